@@ -1,0 +1,3 @@
+module github.com/lockstep-ml/lockstep
+
+go 1.26
