@@ -1,0 +1,91 @@
+package trace
+
+import "github.com/lockstep-ml/lockstep/kernels"
+
+// Kind says what an event is evidence of.
+type Kind string
+
+// The kinds, as the package comment lists them.
+const (
+	KindSpan    Kind = "span"
+	KindData    Kind = "data"
+	KindTokens  Kind = "tokens"
+	KindPhase   Kind = "phase"
+	KindDigest  Kind = "digest"
+	KindLeaf    Kind = "leaf"
+	KindIssue   Kind = "issue"
+	KindComm    Kind = "comm"
+	KindScalar  Kind = "scalar"
+	KindSkip    Kind = "skip"
+	KindChanged Kind = "changed"
+	KindDiff    Kind = "diff"
+	KindUnmoved Kind = "unmoved"
+	KindDrill   Kind = "drill" // one collective of a communicator drill (C-COMM-001)
+	KindEnd     Kind = "end"
+)
+
+// Values of What.
+const (
+	Weight     = "weight"
+	MomentM    = "m"
+	MomentV    = "v"
+	Momentum   = "momentum"
+	WorkerGrad = "grad.worker"
+	Grad       = "grad"
+	Forward    = "forward"
+	Backward   = "backward"
+	Loss       = "loss"
+	Norm       = "norm"
+	Coef       = "coef"
+	LR         = "lr"
+	Counter    = "counter"
+)
+
+// Event is one piece of evidence. Which fields hold depends on Kind; the others
+// are zero and left out of files. Step counts optimizer steps from 0; what
+// precedes the first step has Step -1.
+type Event struct {
+	Kind   Kind   `json:"kind"`
+	Rank   int    `json:"rank"`
+	Step   int    `json:"step"`
+	What   string `json:"what,omitempty"`
+	Tensor string `json:"tensor,omitempty"` // parameter name
+	Unit   string `json:"unit,omitempty"`   // sharding unit: "embed", "block.3", "final", "head"
+	Worker int    `json:"worker,omitempty"` // logical worker
+	Micro  int    `json:"micro,omitempty"`  // micro-batch within the rank's step
+	Op     string `json:"op,omitempty"`
+	Group  string `json:"group,omitempty"` // "dp", "tp", "pp", "world", ...
+	Ranks  []int  `json:"ranks,omitempty"` // world ranks of the group; of a diff: the two
+	Seq    uint64 `json:"seq,omitempty"`   // operation number within its group
+	Peer   int    `json:"peer,omitempty"`  // root, receiver or sender, as a rank of the group
+	Lo     int64  `json:"lo,omitempty"`    // element range [Lo, Hi) of the rank's flat buffer
+	Hi     int64  `json:"hi,omitempty"`
+	Count  int64  `json:"count,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"` // sent by this rank
+
+	Digest *kernels.Digest `json:"digest,omitempty"`
+	Span   *kernels.Span   `json:"span,omitempty"`
+	IDs    []int64         `json:"ids,omitempty"`
+	Ranges [][2]int64      `json:"ranges,omitempty"`
+	// Value is a scalar; Bits its float32 bits where the value is one.
+	Value Float  `json:"value,omitempty"`
+	Bits  uint32 `json:"bits,omitempty"`
+	// Index, Got and Want of a diff: the first differing element of Tensor and
+	// its bits on the two Ranks.
+	Index int64  `json:"index,omitempty"`
+	Got   uint32 `json:"got,omitempty"`
+	Want  uint32 `json:"want,omitempty"`
+	Text  string `json:"text,omitempty"`
+	// Data holds the elements that a digest covers, where the run captured them.
+	Data Floats `json:"data,omitempty"`
+}
+
+// Recorder takes events; it is safe for concurrent use.
+type Recorder interface{ Record(Event) }
+
+// Record hands e to r unless r is nil.
+func Record(r Recorder, e Event) {
+	if r != nil {
+		r.Record(e)
+	}
+}
