@@ -1,0 +1,139 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// maxFindings bounds the findings kept per clause and case; more are counted.
+const maxFindings = 8
+
+// Pass is one clause looking at one case.
+type Pass struct {
+	Clause    *Clause
+	Case      string
+	Histories map[Role]*trace.History
+	// Oracle evaluates the reference at recorded weights; nil where the caller
+	// offers none (bounded judgements are then inconclusive).
+	Oracle Oracle
+
+	result Result
+}
+
+// Oracle answers what the exact gradient is at given weights.
+type Oracle interface {
+	// Gradient evaluates the step's gradient of the run that spec replays, at
+	// the recorded weights (by parameter name), in float64, with an elementwise
+	// bound on the error of any float32 evaluation of it.
+	Gradient(spec []byte, step int, weights map[string][]float32) (map[string]Bounded, error)
+}
+
+// Bounded is an exact value per element with the error bound that any float32
+// evaluation in any order of summation satisfies.
+type Bounded struct{ Value, Bound []float64 }
+
+// Expect adds n to the amount of evidence that the plan implies.
+func (p *Pass) Expect(n int) { p.result.Expected += n }
+
+// Saw adds n to the amount of evidence found.
+func (p *Pass) Saw(n int) { p.result.Saw += n }
+
+// Report adds a violation. Case is filled in.
+func (p *Pass) Report(f Finding) {
+	f.Case = p.Case
+	p.result.Total++
+	if len(p.result.Findings) < maxFindings {
+		p.result.Findings = append(p.result.Findings, f)
+	}
+}
+
+// Doubt says why the evidence does not suffice; the clause is then inconclusive
+// unless it is violated.
+func (p *Pass) Doubt(format string, args ...any) {
+	p.result.Doubts = append(p.result.Doubts, fmt.Sprintf(format, args...))
+}
+
+// Ratio records an observed / bound of a bounded comparison.
+func (p *Pass) Ratio(x float64) { p.result.MaxRatio = max(p.result.MaxRatio, x) }
+
+// History is the history of a role; where it is missing the pass doubts and ok
+// is false.
+func (p *Pass) History(r Role) (h *trace.History, ok bool) {
+	h, ok = p.Histories[r]
+	if !ok || h == nil {
+		p.Doubt("no history of the %s run", r)
+		return nil, false
+	}
+	if m := h.Missing(); len(m) > 0 {
+		p.Doubt("%s run: no history of ranks %v of %d", r, m, h.Header.World)
+	}
+	return h, true
+}
+
+// Result is what one clause made of one case, or of all cases together.
+type Result struct {
+	Clause   *Clause
+	Saw      int
+	Expected int
+	Findings []Finding
+	Total    int      // findings in all; Findings holds the first ones
+	Doubts   []string // why evidence does not suffice
+	MaxRatio float64  // largest observed / bound, 0 where nothing was bounded
+}
+
+// Verdict is violated with any finding, inconclusive with doubts or less
+// evidence than expected or none expected, else held.
+func (r *Result) Verdict() Verdict {
+	switch {
+	case r.Total > 0:
+		return Violated
+	case len(r.Doubts) > 0 || r.Expected <= 0 || r.Saw < r.Expected:
+		return Inconclusive
+	}
+	return Held
+}
+
+// Merge adds what the same clause made of another case.
+func (r *Result) Merge(o Result) {
+	r.Saw += o.Saw
+	r.Expected += o.Expected
+	r.Total += o.Total
+	room := max(0, maxFindings-len(r.Findings))
+	r.Findings = append(r.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	r.Doubts = append(r.Doubts, o.Doubts...)
+	r.MaxRatio = max(r.MaxRatio, o.MaxRatio)
+}
+
+// Evidence is a case's histories, ready to be judged.
+type Evidence struct {
+	Case      string
+	Histories map[Role]*trace.History
+	Clauses   []string // clauses it is evidence for; nil is all
+	Oracle    Oracle
+}
+
+// Judge applies every clause of c to every piece of evidence: one result per
+// clause, in the contract's order. It is pure: it reads histories only.
+func Judge(c *Contract, evidence []Evidence) []Result {
+	var out []Result
+	for _, cl := range c.Clauses {
+		sum := Result{Clause: cl}
+		for _, e := range evidence {
+			if e.Clauses != nil && !slices.Contains(e.Clauses, cl.ID) {
+				continue
+			}
+			p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle}
+			cl.Check(p)
+			// A case with less evidence than it owes must not hide behind
+			// another case's surplus.
+			if p.result.Saw < p.result.Expected {
+				p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
+			}
+			sum.Merge(p.result)
+		}
+		out = append(out, sum)
+	}
+	return out
+}

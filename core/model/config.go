@@ -1,0 +1,168 @@
+// Package model is a Llama-style decoder with hand-written forward and backward
+// passes over a kernels.Backend: RMSNorm, rotary positions (half rotation),
+// grouped-query attention, SwiGLU, optional tied embeddings and biases.
+//
+// Every sum that a parallel plan may split is grouped from the start, so the
+// dense model gives the bits of any plan (kernels, canonical arithmetic). The
+// model never looks at data: it only names buffers and calls the backend.
+//
+// Letters: n tokens of a micro-batch, H hidden size, V vocabulary, I
+// intermediate size, T sequence length, L layers.
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/shard"
+)
+
+// Groups are the canonical groups: sums over them are trees whatever the plan.
+type Groups struct {
+	// Tensor (G) cuts heads, intermediate size and vocabulary; a power of two.
+	Tensor int `json:"tensor"`
+	// Data (D) is the number of logical workers; a power of two.
+	Data int `json:"data"`
+}
+
+// Config is the shape of a model. All sizes are in elements.
+type Config struct {
+	Name         string  `json:"name"`
+	Vocab        int     `json:"vocab"`
+	Hidden       int     `json:"hidden"`
+	Layers       int     `json:"layers"`
+	Heads        int     `json:"heads"`
+	KVHeads      int     `json:"kv_heads"`
+	HeadDim      int     `json:"head_dim"` // Heads*HeadDim need not be Hidden
+	Intermediate int     `json:"intermediate"`
+	SeqLen       int     `json:"seq_len"`               // T: tokens of a padded sequence
+	Tied         bool    `json:"tied,omitempty"`        // lm_head is the embedding
+	QKVBias      bool    `json:"qkv_bias,omitempty"`    // biases of q, k, v (Qwen2)
+	LinearBias   bool    `json:"linear_bias,omitempty"` // biases of o, gate, up, down
+	NormEps      float64 `json:"norm_eps"`              // 0 is 1e-5
+	RopeTheta    float64 `json:"rope_theta"`            // 0 is 10000
+	InitStd      float64 `json:"init_std"`              // of weights; 0 is 0.02
+	InitBias     float64 `json:"init_bias,omitempty"`   // standard deviation of biases
+	Groups       Groups  `json:"groups"`                // 0 is 1 each
+}
+
+// Validate fills defaults and refuses sizes that do not fit, naming value and
+// rule.
+func (c *Config) Validate() error {
+	setDefault(&c.NormEps, 1e-5)
+	setDefault(&c.RopeTheta, 10000)
+	setDefault(&c.InitStd, 0.02)
+	setDefault(&c.Groups.Tensor, 1)
+	setDefault(&c.Groups.Data, 1)
+	for _, s := range []struct {
+		name string
+		v    int
+	}{{"vocab", c.Vocab}, {"hidden", c.Hidden}, {"layers", c.Layers}, {"heads", c.Heads}, {"kv_heads", c.KVHeads},
+		{"head_dim", c.HeadDim}, {"intermediate", c.Intermediate}, {"seq_len", c.SeqLen}} {
+		if s.v < 1 || s.v > 1<<24 {
+			return fmt.Errorf("model %s: %s=%d: must be from 1 to %d", c.Name, s.name, s.v, 1<<24)
+		}
+	}
+	g := c.Groups.Tensor
+	switch {
+	case c.HeadDim%2 != 0:
+		return fmt.Errorf("model %s: head_dim=%d: must be even for rotary positions", c.Name, c.HeadDim)
+	case c.Heads%c.KVHeads != 0:
+		return fmt.Errorf("model %s: heads=%d: must be a multiple of kv_heads=%d", c.Name, c.Heads, c.KVHeads)
+	case !shard.IsPowerOfTwo(g):
+		return fmt.Errorf("model %s: groups.tensor=%d: must be a power of two", c.Name, g)
+	case !shard.IsPowerOfTwo(c.Groups.Data):
+		return fmt.Errorf("model %s: groups.data=%d: must be a power of two", c.Name, c.Groups.Data)
+	case c.Heads%g != 0:
+		return fmt.Errorf("model %s: groups.tensor=%d: must divide heads=%d", c.Name, g, c.Heads)
+	case c.Intermediate%g != 0:
+		return fmt.Errorf("model %s: groups.tensor=%d: must divide intermediate=%d", c.Name, g, c.Intermediate)
+	case c.KVHeads%g != 0 && g%c.KVHeads != 0:
+		return fmt.Errorf("model %s: groups.tensor=%d: must divide kv_heads=%d or be a multiple of it", c.Name, g, c.KVHeads)
+	case c.NormEps < 0 || c.RopeTheta < 1 || c.InitStd < 0 || c.InitBias < 0:
+		return fmt.Errorf("model %s: norm_eps=%v, rope_theta=%v, init_std=%v, init_bias=%v: must not be negative, rope_theta at least 1",
+			c.Name, c.NormEps, c.RopeTheta, c.InitStd, c.InitBias)
+	}
+	return nil
+}
+
+func setDefault[T int | float64](x *T, v T) {
+	if *x == 0 {
+		*x = v
+	}
+}
+
+// QDim is the width of the query projection, KVDim of the key projection.
+func (c *Config) QDim() int { return c.Heads * c.HeadDim }
+
+// KVDim is the width of the key and of the value projection.
+func (c *Config) KVDim() int { return c.KVHeads * c.HeadDim }
+
+// Params is the exact number of parameters; a tied head counts once.
+func (c *Config) Params() int64 {
+	v, h, i := int64(c.Vocab), int64(c.Hidden), int64(c.Intermediate)
+	q, kv := int64(c.QDim()), int64(c.KVDim())
+	block := 2*h + 2*h*q + 2*h*kv + 3*h*i
+	if c.QKVBias {
+		block += q + 2*kv
+	}
+	if c.LinearBias {
+		block += 2*h + 2*i
+	}
+	total := v*h + int64(c.Layers)*block + h
+	if !c.Tied {
+		total += v * h
+	}
+	return total
+}
+
+// configs are the named configurations: the fixtures nano and odd, 5M, and the
+// table of published shapes (Llama 2, Mistral, Qwen2, Qwen3, Qwen3.5).
+func configs() []Config {
+	g := func(t, d int) Groups { return Groups{Tensor: t, Data: d} }
+	return []Config{
+		{Name: "nano", Vocab: 256, Hidden: 32, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 8, Intermediate: 64, SeqLen: 32,
+			InitStd: 0.1, Groups: g(4, 8)},
+		{Name: "odd", Vocab: 258, Hidden: 35, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 10, Intermediate: 92, SeqLen: 45,
+			Tied: true, QKVBias: true, InitStd: 0.1, InitBias: 0.1, Groups: g(4, 4)},
+		{Name: "tiny", Vocab: 1000, Hidden: 64, Layers: 2, Heads: 2, KVHeads: 2, HeadDim: 32, Intermediate: 256, SeqLen: 64, Groups: g(2, 4)},
+		{Name: "5M", Vocab: 4096, Hidden: 256, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 32, Intermediate: 768, SeqLen: 128, Groups: g(4, 8)},
+		{Name: "50M", Vocab: 32768, Hidden: 512, Layers: 12, Heads: 8, KVHeads: 2, HeadDim: 64, Intermediate: 2048, SeqLen: 512, Groups: g(4, 8)},
+		{Name: "125M", Vocab: 32768, Hidden: 768, Layers: 16, Heads: 12, KVHeads: 4, HeadDim: 64, Intermediate: 3072, SeqLen: 1024, Groups: g(4, 8)},
+		{Name: "350M", Vocab: 32768, Hidden: 1024, Layers: 24, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 4096, SeqLen: 1024, Groups: g(8, 8)},
+		{Name: "qwen2-0.5b", Vocab: 151936, Hidden: 896, Layers: 24, Heads: 14, KVHeads: 2, HeadDim: 64, Intermediate: 4864, SeqLen: 2048,
+			Tied: true, QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(2, 8)},
+		{Name: "qwen2-1.5b", Vocab: 151936, Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, Intermediate: 8960, SeqLen: 2048,
+			Tied: true, QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(4, 8)},
+		{Name: "qwen2-7b", Vocab: 152064, Hidden: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, Intermediate: 18944, SeqLen: 4096,
+			QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(4, 8)},
+		{Name: "qwen3-4b", Vocab: 151936, Hidden: 2560, Layers: 36, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 9728, SeqLen: 4096,
+			Tied: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(8, 8)},
+		{Name: "qwen3.5-9b", Vocab: 248320, Hidden: 4096, Layers: 32, Heads: 16, KVHeads: 4, HeadDim: 256, Intermediate: 12288, SeqLen: 4096,
+			RopeTheta: 1e7, NormEps: 1e-6, Groups: g(8, 8)},
+		{Name: "llama2-7b", Vocab: 32000, Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 32, HeadDim: 128, Intermediate: 11008, SeqLen: 4096, Groups: g(8, 8)},
+		{Name: "llama2-13b", Vocab: 32000, Hidden: 5120, Layers: 40, Heads: 40, KVHeads: 40, HeadDim: 128, Intermediate: 13824, SeqLen: 4096, Groups: g(8, 8)},
+		{Name: "mistral-7b", Vocab: 32000, Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 14336, SeqLen: 4096, Groups: g(8, 8)},
+	}
+}
+
+// Names lists the named configurations.
+func Names() []string {
+	var out []string
+	for _, c := range configs() {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// Named returns a valid copy of a named configuration.
+func Named(name string) (Config, error) {
+	all := configs()
+	i := slices.IndexFunc(all, func(c Config) bool { return strings.EqualFold(c.Name, name) })
+	if i < 0 {
+		return Config{}, fmt.Errorf("config %q: known are %s", name, strings.Join(Names(), ", "))
+	}
+	c := all[i]
+	return c, c.Validate()
+}

@@ -1,0 +1,163 @@
+// Package train wires model, plan, optimizer and data into ranks, runs the
+// optimizer steps and records the history.
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Text is a training text.
+type Text = data.Text
+
+// MaxSteps bounds the optimizer steps of one run.
+const MaxSteps = 1 << 30
+
+// Config is everything that decides a run's numbers; as the history's Spec it
+// replays the run.
+type Config struct {
+	Model     model.Config `json:"model"`
+	Plan      plan.Plan    `json:"plan"`
+	Optimizer optim.Config `json:"optimizer"`
+	// Sequences is the global batch of a step; 0 is 16.
+	Sequences int `json:"sequences"`
+	// Blank lists positions of the global batch whose targets are all ignored.
+	Blank []int `json:"blank,omitempty"`
+	// LastStep says what happens to the sequences left over at the end of an
+	// epoch: "drop" (default) or "pad".
+	LastStep data.Policy `json:"last_step"`
+	Text     string      `json:"text"`      // name of the text: "default" or a path
+	TextHash string      `json:"text_hash"` // its SHA-256
+	Seed     uint64      `json:"seed"`
+	Steps    int         `json:"steps"` // 0 is 3
+	Backend  string      `json:"backend"`
+	Evidence Evidence    `json:"evidence"`
+}
+
+// Evidence says how much a run records beyond collectives, phases and scalars.
+type Evidence struct {
+	// Digests records digests of weights, moments and gradients after every
+	// step, changed elements, and, at the end, unmoved ones.
+	Digests bool `json:"digests"`
+	// Workers records the digest of every logical worker's gradient.
+	Workers bool `json:"workers"`
+	// Capture attaches the elements themselves to the digests of weights,
+	// moments and reduced gradients.
+	Capture bool `json:"capture,omitempty"`
+	// KeepGoing records a difference between replicas and goes on; otherwise the
+	// first one is an error on all ranks.
+	KeepGoing bool `json:"keep_going,omitempty"`
+}
+
+// Validate fills defaults and refuses what does not fit, naming value and rule.
+func (c *Config) Validate() error {
+	if err := c.Model.Validate(); err != nil {
+		return err
+	}
+	if c.Sequences == 0 {
+		c.Sequences = 16
+	}
+	if c.Steps == 0 {
+		c.Steps = 3
+	}
+	if c.LastStep == "" {
+		c.LastStep = data.Drop
+	}
+	if c.Backend == "" {
+		c.Backend = "ref"
+	}
+	if c.Sequences < 1 || c.Sequences > 1<<20 {
+		return fmt.Errorf("sequences=%d: must be from 1 to %d", c.Sequences, 1<<20)
+	}
+	if c.Steps < 1 || c.Steps > MaxSteps {
+		return fmt.Errorf("steps=%d: must be from 1 to %d", c.Steps, MaxSteps)
+	}
+	if err := c.Optimizer.Validate(); err != nil {
+		return err
+	}
+	return c.Plan.Validate(c.Model, c.Sequences)
+}
+
+// Spec is the configuration as it stands in a history's header.
+func (c *Config) Spec() json.RawMessage {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic("train: a Config always marshals: " + err.Error()) // plain fields only
+	}
+	return b
+}
+
+// ParseSpec reads and validates what Spec wrote.
+func ParseSpec(b json.RawMessage) (Config, error) {
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("spec: %w", err)
+	}
+	return c, c.Validate()
+}
+
+// Preset is the named configuration with its batch and optimizer: what train
+// and verify start from. The fixtures nano and odd clip, and odd has one
+// sequence without a valid token in every step.
+func Preset(name string) (Config, error) {
+	m, err := model.Named(name)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Model: m, Text: "default", Seed: 1}
+	c.Optimizer = optim.Config{Name: "adamw"}
+	switch m.Name {
+	case "nano":
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 1, 4, 20
+	case "odd":
+		c.Sequences, c.Blank = 13, []int{5}
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 1, 4, 20
+	}
+	return c, c.Validate()
+}
+
+// Parts are the makers of what a run is built from, each called once per rank.
+// Nil fields other than Backend mean "as is". Faults attach here, from outside:
+// production code has no switch for them.
+type Parts struct {
+	// Backend makes rank's backend. Ranks may share one.
+	Backend func(rank int) (kernels.Backend, error)
+	// Comm decorates rank's data-parallel communicators, outside the recorded one.
+	Comm func(rank int, c comm.Communicator) comm.Communicator
+	// Optimizer decorates rank's optimizer.
+	Optimizer func(rank int, o optim.Optimizer) optim.Optimizer
+	// Source decorates rank's data.
+	Source func(rank int, s Source) Source
+	// Config changes what this rank believes the configuration to be; the
+	// history's header keeps the true one.
+	Config func(rank int, c Config) Config
+	// Deadline bounds how long a collective waits for a peer; 0 is a minute.
+	Deadline time.Duration
+	// Progress is called by rank 0 after every step; nil for none.
+	Progress func(Progress)
+}
+
+// Source gives a rank its sequences.
+type Source interface {
+	// Sequences returns the sequences of a logical worker in a step, and their
+	// ids (-1 for padding).
+	Sequences(step, worker, workers int) ([]data.Sequence, []int64)
+}
+
+// Progress is what a run tells after each step.
+type Progress struct {
+	Step, Steps int
+	Loss        float64
+	Norm        float64
+	Tokens      int64 // valid tokens of the step
+	Elapsed     time.Duration
+	Skipped     bool
+}
