@@ -63,6 +63,9 @@ type Event struct {
 	Count  int64  `json:"count,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"` // sent by this rank
 
+	// Once marks the copy that counts where several ranks hold the same elements:
+	// the digests marked so cover every logical element exactly once.
+	Once   bool            `json:"once,omitempty"`
 	Digest *kernels.Digest `json:"digest,omitempty"`
 	Span   *kernels.Span   `json:"span,omitempty"`
 	IDs    []int64         `json:"ids,omitempty"`
