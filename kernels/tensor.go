@@ -86,7 +86,7 @@ type Span struct {
 
 // Overlaps reports whether s and o share at least one byte.
 func (s Span) Overlaps(o Span) bool {
-	return s.Space == o.Space && s.Lo < o.Hi && o.Lo < s.Hi
+	return s.Space == o.Space && max(s.Lo, o.Lo) < min(s.Hi, o.Hi)
 }
 
 // Memory allocates and moves elements. Alloc returns zeroed memory of n
