@@ -1,0 +1,80 @@
+package report
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Environment says where and on what a report was made. Empty fields are
+// unknown or do not apply.
+type Environment struct {
+	Version string `json:"version"` // of the module
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+	Level   string `json:"goamd64,omitempty"` // instruction set level compiled for
+	CPU     string `json:"cpu,omitempty"`     // model name
+	Cores   int    `json:"cores"`             // logical, usable by this process
+
+	Backend    string   `json:"backend,omitempty"`
+	Arithmetic int      `json:"arithmetic"`
+	Text       string   `json:"text,omitempty"`
+	TextHash   string   `json:"text_hash,omitempty"` // SHA-256
+	LastStep   string   `json:"last_step,omitempty"` // what happens to the sequences left over at an epoch's end
+	Plans      []string `json:"plans,omitempty"`
+	// Histories is the directory that was judged; empty where runs were made.
+	Histories   string `json:"histories,omitempty"`
+	Repetitions int    `json:"repetitions,omitempty"` // of a soak; 0 is one
+}
+
+// Here describes this process and machine.
+func Here() Environment {
+	e := Environment{
+		Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), Arithmetic: kernels.Arithmetic,
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return e
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		e.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "GOAMD64", "GOARM64":
+			e.Level = s.Value
+		case "vcs.revision":
+			e.Version += " " + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return e
+}
+
+// cpuModel is the processor's name where the system tells it in a file.
+func cpuModel() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	return modelName(string(b))
+}
+
+// modelName finds the name in the text of /proc/cpuinfo; its label differs
+// between architectures.
+func modelName(info string) string {
+	for line := range strings.Lines(info) {
+		key, val, ok := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "model name", "Model", "cpu model":
+			if ok {
+				return strings.TrimSpace(val)
+			}
+		}
+	}
+	return ""
+}

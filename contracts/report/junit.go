@@ -1,0 +1,122 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+)
+
+type junitSuites struct {
+	XMLName  xml.Name     `xml:"testsuites"`
+	Name     string       `xml:"name,attr"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name       string          `xml:"name,attr"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Cases      []junitCase     `xml:"testcase"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type junitCase struct {
+	Class   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Failure *junitReason `xml:"failure,omitempty"`
+	Error   *junitReason `xml:"error,omitempty"`
+}
+
+type junitReason struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit writes r as JUnit XML: a test suite per contract, a test case per
+// clause. Violated is a failure; inconclusive is an error, so that a CI that
+// reads only this file does not take missing evidence for a pass.
+func JUnit(w io.Writer, r *Report) error {
+	out := junitSuites{Name: "lockstep"}
+	for i := range r.Contracts {
+		s := suite(&r.Contracts[i], &r.Environment)
+		out.Tests += s.Tests
+		out.Failures += s.Failures
+		out.Errors += s.Errors
+		out.Suites = append(out.Suites, s)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func suite(c *Contract, e *Environment) junitSuite {
+	s := junitSuite{Name: c.ID, Tests: len(c.Clauses), Properties: properties(e)}
+	for i := range c.Clauses {
+		cl := &c.Clauses[i]
+		jc := junitCase{Class: c.ID, Name: cl.ID + " " + cl.Says}
+		reason := &junitReason{Type: cl.Verdict.String(), Message: cl.headline(), Text: cl.body()}
+		switch cl.Verdict {
+		case contract.Held:
+		case contract.Violated:
+			s.Failures++
+			jc.Failure = reason
+		default:
+			s.Errors++
+			jc.Error = reason
+		}
+		s.Cases = append(s.Cases, jc)
+	}
+	return s
+}
+
+func properties(e *Environment) []junitProperty {
+	var out []junitProperty
+	for _, p := range []junitProperty{
+		{"version", e.Version}, {"go", e.Go}, {"platform", e.OS + "/" + e.Arch}, {"cpu", e.CPU}, {"backend", e.Backend},
+		{"arithmetic", fmt.Sprint(e.Arithmetic)}, {"text_hash", e.TextHash}, {"plans", strings.Join(e.Plans, " ")},
+		{"histories", e.Histories},
+	} {
+		if p.Value != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// headline is the one line that a CI page shows.
+func (c *Clause) headline() string {
+	switch {
+	case c.Verdict == contract.Violated && len(c.Findings) > 0:
+		return Place(&c.Findings[0]) + ": " + c.Findings[0].Message
+	case len(c.Doubts) > 0:
+		return c.Doubts[0]
+	}
+	return c.shortage()
+}
+
+// body is everything under the clause's line in the text report.
+func (c *Clause) body() string {
+	t := &textWriter{}
+	t.clause(c)
+	return t.buf.String()
+}

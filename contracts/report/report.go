@@ -1,0 +1,189 @@
+// Package report is what a verification found, and how it is written: as text
+// for people, as JSON for programs (schema.json) and as JUnit XML for CI.
+//
+// A report is a value built from the results of contract.Judge. Writers are
+// pure: the same report gives the same bytes.
+package report
+
+import (
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Schema names the JSON form of a Report.
+const Schema = "lockstep/report/v1"
+
+// Report is the outcome of a verification or, where SelfTest is set, of running
+// the contracts' mutants.
+type Report struct {
+	Schema      string           `json:"schema"`
+	Verdict     contract.Verdict `json:"verdict"`
+	SelfTest    bool             `json:"self_test,omitempty"`
+	Environment Environment      `json:"environment"`
+	Contracts   []Contract       `json:"contracts"`
+	// Notes say what the verdicts do not: runs that ended early, controls that
+	// could not be made.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Contract is the outcome of one contract: the worst of its clauses.
+type Contract struct {
+	ID      string           `json:"id"`
+	Title   string           `json:"title"`
+	Verdict contract.Verdict `json:"verdict"`
+	Clauses []Clause         `json:"clauses"`
+}
+
+// Clause is the outcome of one clause over all its cases.
+type Clause struct {
+	ID      string           `json:"id"`
+	Says    string           `json:"says"`
+	Verdict contract.Verdict `json:"verdict"`
+	Class   contract.Class   `json:"class"`
+	// Saw and Expected count pieces of evidence; in a self-test, mutants caught
+	// and mutants in all.
+	Saw      int `json:"saw"`
+	Expected int `json:"expected"`
+	// MaxRatio is the largest observed / bound; 0 where nothing was bounded.
+	MaxRatio trace.Float `json:"max_ratio,omitempty"`
+	// Found counts all violations; Findings holds the first ones.
+	Found    int                `json:"found"`
+	Findings []contract.Finding `json:"findings"`
+	Doubts   []string           `json:"doubts,omitempty"`
+	Mutants  []Mutant           `json:"mutants,omitempty"`
+}
+
+// Outcome is what became of a mutant.
+type Outcome string
+
+// The outcomes; every other than Caught fails a self-test.
+const (
+	Caught   Outcome = "caught"          // the clause it names is violated
+	Survived Outcome = "survived"        // the run differs, the clause did not see it
+	Nothing  Outcome = "changed nothing" // the broken run equals the unbroken one
+	Unclear  Outcome = "proves nothing"  // the unbroken run violates the clause too
+	NotRun   Outcome = "not run"
+)
+
+// Mutant is the outcome of one mutant in a self-test.
+type Mutant struct {
+	ID      string  `json:"id"`
+	On      string  `json:"on"`
+	Says    string  `json:"says"`
+	Outcome Outcome `json:"outcome"`
+	// Detail is the first finding's message of a mutant that was caught, or why
+	// it was not.
+	Detail string `json:"detail,omitempty"`
+}
+
+// New builds the report of contracts already summarised; it sets the verdict to
+// the worst of theirs. Without contracts there is no evidence.
+func New(env Environment, contracts []Contract) *Report {
+	r := &Report{Schema: Schema, Environment: env, Contracts: contracts}
+	r.settle()
+	return r
+}
+
+// settle derives the verdicts of contracts and report from the clauses.
+func (r *Report) settle() {
+	r.Verdict = contract.Held
+	for i := range r.Contracts {
+		c := &r.Contracts[i]
+		c.Verdict = contract.Held
+		for _, cl := range c.Clauses {
+			c.Verdict = c.Verdict.Worse(cl.Verdict)
+		}
+		if len(c.Clauses) == 0 {
+			c.Verdict = contract.Inconclusive
+		}
+		r.Verdict = r.Verdict.Worse(c.Verdict)
+	}
+	if len(r.Contracts) == 0 {
+		r.Verdict = contract.Inconclusive
+	}
+}
+
+// Summary turns the results of contract.Judge into the report of a contract.
+func Summary(c *contract.Contract, results []contract.Result) Contract {
+	out := Contract{ID: c.ID, Title: c.Title, Verdict: contract.Held}
+	for i := range results {
+		r := &results[i]
+		out.Clauses = append(out.Clauses, Clause{
+			ID: r.Clause.ID, Says: r.Clause.Says, Class: r.Clause.Class,
+			Verdict: r.Verdict(), Saw: r.Saw, Expected: r.Expected, MaxRatio: trace.Float(r.MaxRatio),
+			Found: r.Total, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
+		})
+		out.Verdict = out.Verdict.Worse(r.Verdict())
+	}
+	if len(results) == 0 {
+		out.Verdict = contract.Inconclusive
+	}
+	return out
+}
+
+// distinct keeps the first of equal strings.
+func distinct(in []string) []string {
+	var out []string
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Add merges the report of another repetition of the same contracts: evidence
+// and findings add up, verdicts become the worse ones.
+func (r *Report) Add(o *Report) {
+	r.Environment.Repetitions = max(1, r.Environment.Repetitions) + max(1, o.Environment.Repetitions)
+	r.Notes = distinct(append(r.Notes, o.Notes...))
+	for _, oc := range o.Contracts {
+		i := slices.IndexFunc(r.Contracts, func(c Contract) bool { return c.ID == oc.ID })
+		if i < 0 {
+			r.Contracts = append(r.Contracts, oc)
+			continue
+		}
+		for j := range min(len(r.Contracts[i].Clauses), len(oc.Clauses)) {
+			r.Contracts[i].Clauses[j].add(oc.Clauses[j])
+		}
+	}
+	r.settle()
+}
+
+// keptFindings bounds the findings of a clause over repetitions.
+const keptFindings = 32
+
+func (c *Clause) add(o Clause) {
+	c.Verdict = c.Verdict.Worse(o.Verdict)
+	c.Saw += o.Saw
+	c.Expected += o.Expected
+	c.MaxRatio = max(c.MaxRatio, o.MaxRatio)
+	c.Found += o.Found
+	room := max(0, keptFindings-len(c.Findings))
+	c.Findings = append(c.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	c.Doubts = distinct(append(c.Doubts, o.Doubts...))
+}
+
+// counts are the totals of a report.
+type counts struct{ contracts, clauses, held, violated, inconclusive int }
+
+func (r *Report) count() counts {
+	var n counts
+	for _, c := range r.Contracts {
+		n.contracts++
+		for _, cl := range c.Clauses {
+			n.clauses++
+			switch cl.Verdict {
+			case contract.Held:
+				n.held++
+			case contract.Violated:
+				n.violated++
+			default:
+				n.inconclusive++
+			}
+		}
+	}
+	return n
+}

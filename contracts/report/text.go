@@ -1,0 +1,235 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+)
+
+// TextOptions change how Text writes.
+type TextOptions struct {
+	// Color marks verdicts by ANSI colours; for terminals only.
+	Color bool
+}
+
+// Text writes r for people: where it was made, a line per contract, a line per
+// clause, and under each clause what was found and how to see it again. The
+// last line says what to do next.
+func Text(w io.Writer, r *Report, o TextOptions) error {
+	t := &textWriter{o: o}
+	what := "verification"
+	if r.SelfTest {
+		what = "self-test"
+	}
+	t.linef("lockstep %s: %s", what, t.verdict(r.Verdict, 0))
+	t.linef("")
+	t.environment(&r.Environment)
+	for i := range r.Contracts {
+		t.linef("")
+		t.contract(&r.Contracts[i], r.SelfTest)
+	}
+	t.linef("")
+	for _, n := range r.Notes {
+		t.linef("note: %s", n)
+	}
+	t.totals(r)
+	_, err := w.Write(t.buf.Bytes())
+	return err
+}
+
+type textWriter struct {
+	o   TextOptions
+	buf bytes.Buffer
+}
+
+// linef writes one line without blanks at its end.
+func (t *textWriter) linef(format string, args ...any) {
+	t.buf.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
+}
+
+// verdict is the verdict's word, padded to width, coloured where asked.
+func (t *textWriter) verdict(v contract.Verdict, width int) string {
+	s := fmt.Sprintf("%-*s", width, v)
+	if !t.o.Color {
+		return s
+	}
+	code := map[contract.Verdict]string{contract.Held: "32", contract.Violated: "31"}[v]
+	if code == "" {
+		code = "33"
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (t *textWriter) environment(e *Environment) {
+	row := func(name, value string) {
+		if value != "" {
+			t.linef("  %-9s  %s", name, value)
+		}
+	}
+	build := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
+	if e.Level != "" {
+		build += " " + e.Level
+	}
+	row("version", build)
+	cpu := e.CPU
+	if cpu == "" {
+		cpu = "unknown processor"
+	}
+	row("machine", fmt.Sprintf("%s, %d cores", cpu, e.Cores))
+	row("histories", e.Histories)
+	if e.Backend != "" {
+		row("backend", fmt.Sprintf("%s, canonical arithmetic %d", e.Backend, e.Arithmetic))
+	}
+	if e.Text != "" {
+		row("text", fmt.Sprintf("%s, sha256 %.12s", e.Text, e.TextHash))
+	}
+	row("last step", e.LastStep)
+	row("plans", strings.Join(e.Plans, " "))
+	if e.Repetitions > 1 {
+		row("repeated", fmt.Sprintf("%d times", e.Repetitions))
+	}
+}
+
+func (t *textWriter) contract(c *Contract, selfTest bool) {
+	t.linef("%s  %s  %s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title)
+	unit := "saw"
+	if selfTest {
+		unit = "caught"
+	}
+	width := 0
+	for _, cl := range c.Clauses {
+		width = max(width, len(cl.evidence()))
+	}
+	for i := range c.Clauses {
+		cl := &c.Clauses[i]
+		t.linef("  %s  %s  %s %-*s  %s", t.verdict(cl.Verdict, verdictWidth), cl.ID, unit, width, cl.evidence(), cl.Says)
+		t.clause(cl)
+	}
+}
+
+// verdictWidth is the length of the longest verdict.
+const verdictWidth = len("inconclusive")
+
+func (c *Clause) evidence() string { return fmt.Sprintf("%d/%d", c.Saw, c.Expected) }
+
+func (t *textWriter) clause(c *Clause) {
+	if c.MaxRatio != 0 {
+		t.linef("        largest observed / bound: %.3g", float64(c.MaxRatio))
+	}
+	for _, m := range c.Mutants {
+		t.linef("        %-15s  %s, on %s", m.Outcome, m.ID, m.On)
+		if m.Detail != "" {
+			t.linef("            %s", m.Detail)
+		}
+	}
+	if len(c.Mutants) > 0 {
+		return // the findings repeat which mutants were not caught
+	}
+	for i := range c.Findings {
+		t.finding(&c.Findings[i])
+	}
+	if n := c.Found - len(c.Findings); n > 0 {
+		t.linef("        and %d more findings", n)
+	}
+	if c.Verdict == contract.Violated {
+		return // doubts do not matter beside a violation
+	}
+	for i, d := range c.Doubts {
+		if i == maxDoubts {
+			t.linef("        and %d more doubts", len(c.Doubts)-i)
+			break
+		}
+		t.linef("        why: %s", d)
+	}
+	if c.Verdict == contract.Inconclusive && len(c.Doubts) == 0 {
+		t.linef("        why: %s", c.shortage())
+	}
+}
+
+// maxDoubts bounds the doubts that Text prints per clause; JSON has all.
+const maxDoubts = 5
+
+// shortage says why a clause without doubts is inconclusive.
+func (c *Clause) shortage() string {
+	if c.Expected <= 0 {
+		return "no case was run that is evidence for it"
+	}
+	return fmt.Sprintf("only %d of %d pieces of evidence were seen", c.Saw, c.Expected)
+}
+
+func (t *textWriter) finding(f *contract.Finding) {
+	t.linef("        %s: %s", Place(f), f.Message)
+	if f.Got != "" || f.Want != "" {
+		t.linef("            got   %s", f.Got)
+		t.linef("            want  %s", f.Want)
+	}
+	if f.Bound != "" {
+		t.linef("            bound %s", f.Bound)
+	}
+	if f.Reproduce != "" {
+		t.linef("            reproduce: %s", f.Reproduce)
+	}
+}
+
+// Place says where a finding was made: case, rank, step, tensor and element, as
+// far as known.
+func Place(f *contract.Finding) string {
+	s := f.Case
+	if f.Rank >= 0 {
+		s += fmt.Sprintf(", rank %d", f.Rank)
+	}
+	if f.Step >= 0 {
+		s += fmt.Sprintf(", step %d", f.Step)
+	} else {
+		s += ", before step 0"
+	}
+	if f.Tensor != "" {
+		s += ", " + f.Tensor
+		if f.Index >= 0 {
+			s += fmt.Sprintf("[%d]", f.Index)
+		}
+	}
+	return s
+}
+
+// totals writes the last line: what the verdict rests on and what to do next.
+func (t *textWriter) totals(r *Report) {
+	n := r.count()
+	t.linef("%s: %s, %s: %d held, %d violated, %d inconclusive. %s", t.verdict(r.Verdict, 0),
+		plural(n.contracts, "contract"), plural(n.clauses, "clause"), n.held, n.violated, n.inconclusive, r.next())
+}
+
+// plural is n things.
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// next is the advice that fits the verdict.
+func (r *Report) next() string {
+	for _, c := range r.Contracts {
+		if c.Verdict != r.Verdict {
+			continue
+		}
+		switch {
+		case r.SelfTest && r.Verdict != contract.Held:
+			return "Next: a mutant was not caught, so trust no \"held\" of that clause; see the lines above."
+		case r.Verdict == contract.Violated:
+			return "Next: run the first reproduce line, and see verify --explain " + c.ID + "."
+		case r.Verdict == contract.Inconclusive:
+			return "Next: supply what the lines after \"why\" miss; this is not a pass."
+		}
+	}
+	switch {
+	case r.Verdict != contract.Held:
+		return "Next: name a contract; verify --list shows them."
+	case r.SelfTest:
+		return "Every check has been seen to fail on a broken run."
+	}
+	return "Nothing to do; verify --self-test shows that these checks can fail."
+}
