@@ -1,0 +1,184 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// DefaultDeadline is how long an operation waits for a peer unless told
+// otherwise.
+const DefaultDeadline = 60 * time.Second
+
+// LocalOptions configures NewLocal. Groups split from the world inherit them.
+type LocalOptions struct {
+	// Algorithm of the float collectives; "" is Tree.
+	Algorithm Algorithm
+	// Deadline bounds how long an operation waits for a peer; 0 is
+	// DefaultDeadline.
+	Deadline time.Duration
+	// Observe, where not nil, is called by the rank's goroutine at the end of
+	// every operation. It must be safe for calls from several ranks at once.
+	Observe func(Record)
+}
+
+// check fills defaults and refuses what has no meaning.
+func (o LocalOptions) check() (LocalOptions, error) {
+	switch o.Algorithm {
+	case "":
+		o.Algorithm = Tree
+	case Tree, Ring, Star:
+	default:
+		return o, fmt.Errorf("comm: algorithm %q: want %s, %s or %s", o.Algorithm, Tree, Ring, Star)
+	}
+	if o.Deadline < 0 {
+		return o, fmt.Errorf("comm: deadline %v: must not be negative", o.Deadline)
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	return o, nil
+}
+
+// NewLocal makes a world of size ranks in this process and returns their ends,
+// by rank. Rank r runs its kernels on be(r); ranks may share a backend. Every
+// backend reads and writes the buffers of all ranks, so all must be of one kind.
+//
+// An operation waits until every rank of the group has called it. No rank may
+// touch the buffers it gave before the operation returns. When a rank's context
+// ends, when it closes a group that its peers still need, or when it is missing
+// at the deadline, the whole world fails: every operation in flight and every
+// later one, in all groups, returns an *Error that wraps the first cause.
+func NewLocal(size int, be func(rank int) kernels.Backend, opts LocalOptions) ([]Communicator, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("comm: world of %d ranks: want at least 1", size)
+	}
+	opts, err := opts.check()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{opts: opts, algo: algorithmOf(opts.Algorithm), failed: make(chan struct{})}
+	ranks := make([]int, size)
+	for r := range ranks {
+		ranks[r] = r
+	}
+	g := newGroup(w, nil, ranks)
+	ends := make([]Communicator, size)
+	for r := range ends {
+		b := be(r)
+		if b == nil {
+			return nil, fmt.Errorf("comm: rank %d has no backend", r)
+		}
+		ends[r] = &local{g: g, rank: r, be: b}
+	}
+	return ends, nil
+}
+
+// world is what all groups of one NewLocal share. Its mutex guards every field
+// of the world, its groups, meetings and posts.
+type world struct {
+	opts LocalOptions
+	algo algorithm
+
+	mu     sync.Mutex
+	first  *failure      // nil while the world works
+	failed chan struct{} // closed together with first
+}
+
+// fail ends the world with f unless it has ended, and returns its failure. The
+// caller holds mu.
+func (w *world) fail(f failure) *failure {
+	if w.first == nil {
+		w.first = &f
+		close(w.failed)
+	}
+	return w.first
+}
+
+// wait blocks until ready is closed. Otherwise it returns what ended the wait:
+// the context's cause, ErrDeadline, or errWorldFailed.
+func (w *world) wait(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(w.opts.Deadline)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		return nil
+	case <-w.failed:
+		return errWorldFailed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return ErrDeadline
+	}
+}
+
+// settle waits for ready like wait, but neither the context nor a failure
+// elsewhere ends it: a peer is at work on this rank's buffers and will finish.
+func (w *world) settle(ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(w.opts.Deadline)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		return nil
+	case <-timer.C:
+		return ErrDeadline
+	}
+}
+
+// errWorldFailed ends a wait when the world has failed: its first failure says
+// why.
+var errWorldFailed = errors.New("the world has failed")
+
+// local is one rank's end of a group in this process.
+type local struct {
+	g    *group
+	rank int // in the group
+	be   kernels.Backend
+}
+
+// part is this rank's place in its group.
+func (c *local) part() shard.Part { return shard.Part{Index: c.rank, Size: len(c.g.ranks)} }
+
+// me is this rank, in the world.
+func (c *local) me() int { return c.g.ranks[c.rank] }
+
+// Rank is this rank's index in the group.
+func (c *local) Rank() int { return c.rank }
+
+// Size is the number of ranks of the group.
+func (c *local) Size() int { return len(c.g.ranks) }
+
+// Ranks holds the world ranks of the group.
+func (c *local) Ranks() []int { return append([]int(nil), c.g.ranks...) }
+
+// error wraps the world's failure for the operation that this rank was in.
+func (c *local) error(k *call, f *failure) error {
+	return &Error{Op: k.op, Rank: c.me(), Peer: f.peer, Seq: k.seq, Err: f.err}
+}
+
+// observe reports the end of an operation.
+func (c *local) observe(ctx context.Context, k *call, err error) {
+	if c.g.w.opts.Observe == nil {
+		return
+	}
+	c.g.w.opts.Observe(Record{
+		Op: k.op, Rank: c.me(), Group: c.g.ranks, Seq: k.seq, Count: k.count,
+		Bytes: ShareBytes(k.op, k.count, c.part()), Peer: k.peerIn(c.g.ranks),
+		Reduction: k.reduction, Label: LabelOf(ctx), Err: err,
+	})
+}

@@ -1,0 +1,102 @@
+package comm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// call is one operation as one rank called it: what peers compare, and the
+// buffers that they read and write in place.
+type call struct {
+	op        string
+	count     int64 // as in Record
+	bounds    []int
+	reduction kernels.Op
+	peer      int // root, or the other rank of a message, in the group; else -1
+	seq       uint64
+	invalid   error // what is wrong with the arguments, or nil
+
+	dst, src   kernels.Tensor
+	ints       []uint64
+	bytes      []byte
+	color, key int
+
+	served bool // message: the other side has come
+}
+
+// isMessage reports whether the call is one side of a message.
+func (k *call) isMessage() bool { return k.op == OpSend || k.op == OpRecv }
+
+// reduces reports whether the operation has a reduction.
+func (k *call) reduces() bool {
+	return k.op == OpAllReduce || k.op == OpReduceScatter || k.op == OpAllReduceInt
+}
+
+// fits reports whether two ranks' calls are the same collective.
+func (k *call) fits(o *call) bool {
+	if k.op != o.op {
+		return false
+	}
+	if k.op == OpAllGatherBytes {
+		return true // lengths may differ
+	}
+	return k.count == o.count && k.reduction == o.reduction && k.peer == o.peer && slices.Equal(k.bounds, o.bounds)
+}
+
+// peerIn is the call's peer in the world, -1 where it has none.
+func (k *call) peerIn(ranks []int) int {
+	if k.peer < 0 || k.peer >= len(ranks) {
+		return -1
+	}
+	return ranks[k.peer]
+}
+
+// describe is the call in words; ranks are the group's world ranks.
+func (k *call) describe(ranks []int) string {
+	var s strings.Builder
+	s.WriteString(k.op)
+	if k.op != OpBarrier && k.op != OpSplit && k.op != OpAllGatherBytes {
+		fmt.Fprintf(&s, " of %d elements", k.count)
+	}
+	if k.reduces() {
+		fmt.Fprintf(&s, " (%s)", k.reduction)
+	}
+	if k.bounds != nil {
+		fmt.Fprintf(&s, " at %v", k.bounds)
+	}
+	if peer := k.peerIn(ranks); peer >= 0 {
+		word := map[string]string{OpSend: "to", OpRecv: "from", OpBroadcast: "from"}[k.op]
+		fmt.Fprintf(&s, " %s rank %d", word, peer)
+	}
+	return s.String()
+}
+
+// require keeps the first broken rule of a call's arguments.
+func (k *call) require(ok bool, format string, args ...any) {
+	if !ok && k.invalid == nil {
+		k.invalid = fmt.Errorf("%w: "+format, append([]any{ErrArgument}, args...)...)
+	}
+}
+
+// requireTensor refuses tensors whose elements do not lie side by side.
+func (k *call) requireTensor(name string, t kernels.Tensor) {
+	k.require(t.Contiguous(), "%s is not contiguous: %s", name, t)
+}
+
+// requireReduction refuses unknown reductions.
+func (k *call) requireReduction() {
+	k.require(k.reduction == kernels.Sum || k.reduction == kernels.Max, "reduction %d is unknown", k.reduction)
+}
+
+// requireBounds fills nil bounds and refuses wrong ones.
+func (k *call) requireBounds(size int) {
+	b, err := CheckBounds(k.bounds, int(k.count), size)
+	if err != nil {
+		k.require(false, "%v", err)
+		return
+	}
+	k.bounds = b
+}

@@ -1,0 +1,240 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// meeting is one collective of one group. Ranks arrive with their calls; when
+// the last has come, each does its part of the work on the buffers of all; when
+// the last is done, all return.
+type meeting struct {
+	calls   []*call // by rank, nil until the rank arrives
+	arrived int
+	started bool          // all arrived, and their calls fit
+	begun   chan struct{} // closed when started
+
+	gone    []bool // by rank: done with its part
+	departs int
+	done    chan struct{} // closed when all are gone
+	failed  *failure      // of a rank's part; read after done
+
+	groups []*group // of a split: by rank, nil for negative colors
+}
+
+// meet runs one collective. work is this rank's part; nil where arriving is all
+// there is to do.
+func (c *local) meet(ctx context.Context, k *call, work func(*meeting) error) (m *meeting, err error) {
+	err = ErrPanicked // unless something else is known
+	defer func() { c.observe(ctx, k, err) }()
+	m, f := c.arrive(ctx, k, work != nil)
+	if f == nil && work != nil {
+		f = c.perform(m, work)
+	}
+	if f != nil {
+		err = c.error(k, f)
+		return nil, err
+	}
+	return m, nil
+}
+
+// arrive brings a call to the group's meeting and waits for the other ranks'.
+func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *failure) {
+	w := c.g.w
+	why := c.prepare(ctx, k)
+	w.mu.Lock()
+	k.seq = c.g.seq
+	if why != nil {
+		defer w.mu.Unlock()
+		return nil, c.g.interrupted(c.rank, k, why, nil)
+	}
+	m, f := c.g.join(c.rank, k, works)
+	w.mu.Unlock()
+	if f != nil {
+		return nil, f
+	}
+	why = w.wait(ctx, m.begun)
+	if why == nil {
+		return m, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.started {
+		return m, nil // the last rank came meanwhile and counts on this one
+	}
+	return nil, c.g.interrupted(c.rank, k, why, c.g.missing(m))
+}
+
+// prepare refuses a context that has ended, and waits until this rank's buffers
+// hold what earlier kernels compute.
+func (c *local) prepare(ctx context.Context, k *call) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if k.src.Absent() && k.dst.Absent() {
+		return nil
+	}
+	return c.be.Sync()
+}
+
+// join adds a rank's call to the meeting in progress and starts it when all
+// have come. The caller holds the world's mutex.
+func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
+	if f := g.admit(rank, k); f != nil {
+		return nil, f
+	}
+	if g.meeting == nil {
+		n := len(g.ranks)
+		g.meeting = &meeting{calls: make([]*call, n), gone: make([]bool, n), begun: make(chan struct{}), done: make(chan struct{})}
+	}
+	m := g.meeting
+	m.calls[rank] = k
+	m.arrived++
+	for r, other := range m.calls {
+		if other == nil && g.hasLeft(g.ranks[r]) {
+			return nil, g.needsLeft(g.ranks[r], k)
+		}
+	}
+	for r, other := range g.busy {
+		if other != nil && other.isMessage() {
+			if err := g.stuck(r); err != nil {
+				return nil, g.w.fail(failure{-1, err})
+			}
+		}
+	}
+	return m, g.startOrFail(m, k, works)
+}
+
+// startOrFail starts a meeting that is complete, and fails one whose calls do
+// not fit: at once if all are known, else after a grace.
+func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
+	all := m.arrived == len(m.calls)
+	if fitting := m.fitting(k); fitting != m.arrived {
+		if all {
+			return g.mismatch(m)
+		}
+		time.AfterFunc(min(mismatchGrace, g.w.opts.Deadline), func() {
+			g.w.mu.Lock()
+			defer g.w.mu.Unlock()
+			g.mismatch(m)
+		})
+		return nil
+	}
+	if !all {
+		return nil
+	}
+	if k.op == OpSplit {
+		m.groups = g.split(m.calls)
+	}
+	if !works {
+		g.finish(m)
+	}
+	m.started = true
+	close(m.begun)
+	return nil
+}
+
+// fitting counts the arrived calls that fit k.
+func (m *meeting) fitting(k *call) (n int) {
+	for _, other := range m.calls {
+		if other != nil && other.fits(k) {
+			n++
+		}
+	}
+	return n
+}
+
+// mismatch fails the world with what every rank called. Where one call differs
+// and two or more others agree, its rank is to blame.
+func (g *group) mismatch(m *meeting) *failure {
+	peer := -1
+	var said []string
+	told := make([]bool, len(m.calls))
+	for r, k := range m.calls {
+		if k == nil || told[r] {
+			continue
+		}
+		var same []int
+		for q, other := range m.calls {
+			if other != nil && other.fits(k) {
+				told[q] = true
+				same = append(same, g.ranks[q])
+			}
+		}
+		if len(same) == 1 && m.arrived > 2 && m.othersAgree(r) {
+			peer = same[0]
+		}
+		said = append(said, fmt.Sprintf("%s called %s", listRanks(same), k.describe(g.ranks)))
+	}
+	return g.w.fail(failure{peer, fmt.Errorf("%w: %s", ErrMismatch, strings.Join(said, "; "))})
+}
+
+// othersAgree reports whether all arrived calls but that of rank odd fit.
+func (m *meeting) othersAgree(odd int) bool {
+	for r, k := range m.calls {
+		if k != nil && r != odd {
+			return m.fitting(k) == m.arrived-1
+		}
+	}
+	return false
+}
+
+// missing lists the world ranks that have not arrived.
+func (g *group) missing(m *meeting) (ranks []int) {
+	for r, k := range m.calls {
+		if k == nil {
+			ranks = append(ranks, g.ranks[r])
+		}
+	}
+	return ranks
+}
+
+// finish ends a meeting: its ranks are free for the next one.
+func (g *group) finish(m *meeting) {
+	g.meeting = nil
+	g.seq++
+	clear(g.busy)
+}
+
+// perform does this rank's part of the work and waits for the other ranks'.
+func (c *local) perform(m *meeting, work func(*meeting) error) (f *failure) {
+	err := ErrPanicked
+	defer func() { f = c.depart(m, err) }()
+	if err = work(m); err == nil {
+		err = c.be.Sync()
+	}
+	return nil
+}
+
+// depart says that this rank's part is done, well if err is nil, and waits
+// until all are: until then peers are at work on this rank's buffers.
+func (c *local) depart(m *meeting, err error) *failure {
+	w, g := c.g.w, c.g
+	w.mu.Lock()
+	if err != nil {
+		m.failed = w.fail(failure{c.me(), fmt.Errorf("rank %d in %s: %w", c.me(), m.calls[c.rank].describe(g.ranks), err)})
+	}
+	m.gone[c.rank] = true
+	if m.departs++; m.departs == len(m.calls) {
+		g.finish(m)
+		close(m.done)
+	}
+	w.mu.Unlock()
+	if w.settle(m.done) == nil {
+		return m.failed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var late []int
+	for r, gone := range m.gone {
+		if !gone {
+			late = append(late, g.ranks[r])
+		}
+	}
+	if len(late) == 0 {
+		return m.failed
+	}
+	return g.interrupted(c.rank, m.calls[c.rank], ErrDeadline, late)
+}

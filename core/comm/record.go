@@ -1,0 +1,68 @@
+package comm
+
+import (
+	"context"
+
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Label says what an operation is for: which group it runs on ("dp", "tp",
+// "pp"), and which elements [Lo, Hi) of which tensor it moves. It changes
+// nothing; records carry it.
+type Label struct {
+	Group, Tensor string
+	Lo, Hi        int64
+}
+
+// labelKey is the context key of a Label.
+type labelKey struct{}
+
+// WithLabel returns a context whose operations are recorded under l.
+func WithLabel(ctx context.Context, l Label) context.Context {
+	return context.WithValue(ctx, labelKey{}, l)
+}
+
+// LabelOf returns the label of ctx, or the zero Label.
+func LabelOf(ctx context.Context) Label {
+	l, _ := ctx.Value(labelKey{}).(Label)
+	return l
+}
+
+// Record describes one operation that has ended on one rank.
+type Record struct {
+	Op   string // one of the Op constants
+	Rank int    // this rank, in the world
+	// Group holds the world ranks of the group; it is shared, do not modify it.
+	Group []int
+	// Seq counts the collectives of the group, or for Send and Recv the messages
+	// from the sender to the receiver, from 0.
+	Seq uint64
+	// Count is the number of elements: the whole vector's for AllReduce,
+	// ReduceScatter (src) and AllGather (dst), own bytes for AllGatherBytes.
+	Count int64
+	// Bytes is this rank's share of the bytes on the wire (see ShareBytes).
+	Bytes int64
+	// Peer is the other rank of Send and Recv, or the root of Broadcast, in the
+	// world; -1 for other operations.
+	Peer      int
+	Reduction kernels.Op
+	Label     Label
+	Err       error // nil, or what the operation returned
+}
+
+// ShareBytes is the share of the group's i-th rank in WireBytes: the total is
+// spread evenly, the first ranks take the remainder, so shares add up exactly.
+// A message counts on its sender alone. part must be valid.
+func ShareBytes(op string, count int64, part shard.Part) int64 {
+	total := WireBytes(op, count, part.Size)
+	if op == OpSend {
+		return total
+	}
+	size := int64(part.Size)
+	share := total / size
+	if int64(part.Index) < total%size {
+		share++
+	}
+	return share
+}

@@ -1,0 +1,84 @@
+package comm
+
+import (
+	"context"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// algorithm is one rank's part of the float collectives, on the calls of a
+// meeting that all ranks have come to.
+type algorithm interface {
+	allReduce(ctx context.Context, c *local, m *meeting) error
+	reduceScatter(ctx context.Context, c *local, m *meeting) error
+	allGather(ctx context.Context, c *local, m *meeting) error
+	broadcast(ctx context.Context, c *local, m *meeting) error
+}
+
+// algorithmOf gives the algorithm of a checked name.
+func algorithmOf(name Algorithm) algorithm {
+	switch name {
+	case Ring:
+		return ring{}
+	case Star:
+		return star{}
+	}
+	return tree{}
+}
+
+// algorithm is the world's; a group of one has nothing to order.
+func (c *local) algorithm() algorithm {
+	if c.Size() == 1 {
+		return tree{}
+	}
+	return c.g.w.algo
+}
+
+// tree is the canonical algorithm: rank r computes slice r of the result from
+// the buffers of all ranks, read in place, by kernels.Reduce in rank order.
+// Nothing is copied, and no rank writes what another one reads.
+type tree struct{}
+
+func (tree) allReduce(_ context.Context, c *local, m *meeting) error {
+	k := m.calls[c.rank]
+	r := c.part().Of(int(k.count))
+	if r.Empty() {
+		return nil
+	}
+	slices := make([]kernels.Tensor, len(m.calls))
+	for i, other := range m.calls {
+		slices[i] = other.dst.Range(r.Lo, r.Hi)
+	}
+	c.be.Reduce(slices, slices, k.reduction)
+	return nil
+}
+
+func (tree) reduceScatter(_ context.Context, c *local, m *meeting) error {
+	k := m.calls[c.rank]
+	n := k.dst.Len()
+	if n == 0 {
+		return nil
+	}
+	src := make([]kernels.Tensor, len(m.calls))
+	for i, other := range m.calls {
+		src[i] = other.src.Range(k.bounds[c.rank], k.bounds[c.rank+1])
+	}
+	c.be.Reduce([]kernels.Tensor{k.dst.As(1, n)}, src, k.reduction)
+	return nil
+}
+
+func (tree) allGather(_ context.Context, c *local, m *meeting) error {
+	k := m.calls[c.rank]
+	for i, other := range m.calls {
+		c.copy(k.dst.Range(k.bounds[i], k.bounds[i+1]), other.src)
+	}
+	return nil
+}
+
+func (tree) broadcast(_ context.Context, c *local, m *meeting) error {
+	k := m.calls[c.rank]
+	if c.rank != k.peer {
+		c.copy(k.dst, m.calls[k.peer].dst)
+	}
+	return nil
+}
