@@ -119,8 +119,9 @@ func (m *Model) lossForward(ctx context.Context, a *Acts, b Batch) error {
 		return err
 	}
 	hu, hp := m.head()
-	if hu != u {
-		if err := m.before(ctx, hu, Forward); err != nil {
+	gu, _ := m.headGrad()
+	if gu != u {
+		if err := m.before(ctx, gu, Forward); err != nil {
 			return err
 		}
 	}
@@ -140,8 +141,8 @@ func (m *Model) lossForward(ctx context.Context, a *Acts, b Batch) error {
 		return err
 	}
 	be.CrossEntropy(a.nll, a.logits, sum, top, target, b.Targets, first, b.InvN)
-	if hu != u {
-		if err := m.after(ctx, hu, Forward); err != nil {
+	if gu != u {
+		if err := m.after(ctx, gu, Forward); err != nil {
 			return err
 		}
 	}

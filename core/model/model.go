@@ -27,7 +27,8 @@ type Reducer interface {
 // Hooks tell the owner of the weights when a unit (index in Layout.Units) is
 // about to be used and when it is done with: weights may be gathered before and
 // released after; after Backward the gradient contribution of the micro-batch
-// to that unit is complete. The unit of a tied head is announced like any other.
+// to that unit is complete. The unit of a tied head is announced like any other;
+// where the rank has the embedding, its weights are the embedding's.
 type Hooks interface {
 	Before(ctx context.Context, unit int, ph Phase) error
 	After(ctx context.Context, unit int, ph Phase) error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
 // MaxRanks bounds the world of one plan.
@@ -119,4 +120,11 @@ func (p *Plan) Validate(c model.Config, sequences int) error {
 			p, p.MicroBatches, per, p.Workers(c), p.DP)
 	}
 	return nil
+}
+
+// RankWorkers is the range of logical workers that a data-parallel rank walks,
+// ascending: r*D/dp, r*D/dp+1, ...
+func (p Plan) RankWorkers(c model.Config, dpRank int) shard.Range {
+	n := p.Workers(c) / max(1, p.DP)
+	return shard.Range{Lo: dpRank * n, Hi: (dpRank + 1) * n}
 }
