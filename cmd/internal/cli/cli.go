@@ -1,0 +1,110 @@
+// Package cli is what the commands share: exit codes, usage errors, how
+// backends and texts are opened by name, and how a command runs under signals.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every command.
+const (
+	OK           = 0 // held; done
+	Violated     = 1
+	Usage        = 2
+	Inconclusive = 3 // evidence missing, or something required was skipped
+	CannotRun    = 4 // launch, device, file, peer lost, interrupted
+)
+
+// ExitCodes is the part of a help text that explains them.
+const ExitCodes = `Exit codes:
+  0  held (or done)
+  1  violated
+  2  usage: a flag or file is wrong; nothing was run
+  3  inconclusive: evidence is missing; never a pass
+  4  could not run: start, file, device or peer failed, or interrupted`
+
+// UsageError is a mistake in flags or in the files they name.
+type UsageError struct{ Err error }
+
+// Error is the cause's message.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef makes a UsageError.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// AsUsage marks err, unless nil, as a UsageError.
+func AsUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &UsageError{err}
+}
+
+// Execute runs cmd with args. The command's RunE stores its exit code in code;
+// an error is printed to stderr and becomes Usage or CannotRun.
+func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr io.Writer, code *int) int {
+	if args == nil {
+		args = []string{} // cobra would take os.Args
+	}
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SilenceErrors = true
+	cmd.SilenceUsage = true
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("%q: unexpected argument; everything is given by flags", args[0])
+		}
+		return nil
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsUsage(err) })
+	ran := false
+	inner := cmd.RunE
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		ran = true
+		return inner(c, args)
+	}
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return *code
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), strings.TrimSpace(err.Error()))
+	var usage *UsageError
+	if errors.As(err, &usage) || !ran { // before RunE only flags can be wrong
+		fmt.Fprintf(stderr, "%s --help shows the flags.\n", cmd.Name())
+		return Usage
+	}
+	return CannotRun
+}
+
+// Context ends on SIGINT and SIGTERM. A second signal ends the process the
+// ordinary way.
+func Context() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// Why is err, or what ended the context where err is only a consequence of that.
+func Why(ctx context.Context, err error) error {
+	switch ctx.Err() {
+	case nil:
+		return err
+	case context.DeadlineExceeded:
+		return fmt.Errorf("timed out: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+}

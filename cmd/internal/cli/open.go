@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
+)
+
+// Backends lists the names that OpenBackend knows.
+func Backends() []string { return []string{"ref"} }
+
+// OpenBackend gives the maker of a rank's backend. An unknown name is a usage
+// error.
+func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
+	switch name {
+	case "ref":
+		return func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, nil
+	}
+	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
+}
+
+// Text opens a training text: "" and "default" are the built-in one, anything
+// else is a file.
+func Text(name string) (train.Text, error) {
+	if name == "" || name == "default" {
+		return data.Default(), nil
+	}
+	return data.Load(name)
+}
+
+// maxConfigFile bounds a model configuration that is read from a file.
+const maxConfigFile = 1 << 20
+
+// Preset is the training configuration of a named model, or of the model
+// described by a JSON file whose name ends in .json.
+func Preset(name string) (train.Config, error) {
+	if !strings.HasSuffix(name, ".json") {
+		return train.Preset(name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return train.Config{}, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	c := train.Config{Text: "default", Seed: 1}
+	dec := json.NewDecoder(io.LimitReader(f, maxConfigFile))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c.Model); err != nil {
+		return c, fmt.Errorf("config %s: %w", name, err)
+	}
+	if c.Model.Name == "" {
+		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if err := c.Validate(); err != nil {
+		return c, fmt.Errorf("config %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// Terminal reports whether w is a terminal.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Width is the number of columns of the terminal w; 80 where unknown.
+func Width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 80
+}
+
+// FreshDir makes dir for histories. A directory that already holds some is a
+// usage error: files of two runs must not mix.
+func FreshDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var found string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
+			found = path
+			return filepath.SkipAll
+		}
+		return err
+	})
+	if err == nil && found != "" {
+		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+// Command train runs training of a named model under a parallel plan, all ranks
+// as goroutines of this process, and can end with the run's fingerprint: the
+// same for every plan.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// options are the flags.
+type options struct {
+	config, data, plan, optimizer, backend, history string
+	steps                                           int
+	lr, clip                                        float64
+	tied, fingerprint                               bool
+	seed                                            uint64
+}
+
+const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
+
+All ranks of the plan run in this process. Any plan whose data-parallel size
+divides the model's logical workers gives the same bits, so --fingerprint ends
+with the same line.
+
+` + cli.ExitCodes
+
+const examples = `  train --fingerprint
+  train --plan dp=4,microbatches=2 --fingerprint
+  train --config odd --optimizer sgd --steps 5 --history out/odd
+  train --data book.txt --lr 3e-4 --clip 1`
+
+// run is the command: results to stdout, errors to stderr, the exit code returned.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd, code := command(stdout, stderr)
+	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+}
+
+// command is the command with its flags, and where its exit code will be.
+func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
+	var o options
+	code := new(int)
+	cmd := &cobra.Command{Use: "train", Short: "Train a model under a parallel plan", Long: long, Example: examples}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.config, "config", "nano", "named model `configuration`, or a .json file that describes one")
+	f.StringVar(&o.data, "data", "", "training text `FILE`; every byte is a token (default: the built-in text)")
+	f.StringVar(&o.plan, "plan", "dp=1", "parallel `plan`, such as dp=4,microbatches=2")
+	f.IntVar(&o.steps, "steps", 20, "optimizer steps")
+	f.StringVar(&o.optimizer, "optimizer", "", "adamw or sgd (default: the configuration's)")
+	f.Float64Var(&o.lr, "lr", 0, "peak learning rate (default: the configuration's)")
+	f.Float64Var(&o.clip, "clip", 0, "largest gradient norm; 0 clips nothing (default: the configuration's)")
+	f.BoolVar(&o.tied, "tied", false, "the head is the embedding (default: the configuration's)")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the initial weights")
+	f.StringVar(&o.backend, "backend", "ref", "compute backend")
+	f.BoolVar(&o.fingerprint, "fingerprint", false, "end with the hash of weights, moments and loss")
+	f.StringVar(&o.history, "history", "", "record what verify --history judges, in the empty directory `DIR`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := o.execute(cmd.Context(), cmd.Flags(), stdout, stderr)
+		*code = c
+		return err
+	}
+	return cmd, code
+}
+
+// configure is the preset with the given flags over it.
+func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, error) {
+	fail := func(err error) (train.Config, train.Text, error) {
+		return train.Config{}, train.Text{}, cli.AsUsage(err)
+	}
+	c, err := cli.Preset(o.config)
+	if err != nil {
+		return fail(err)
+	}
+	if c.Plan, err = plan.Parse(o.plan); err != nil {
+		return fail(err)
+	}
+	if err := o.override(flags, &c); err != nil {
+		return fail(err)
+	}
+	text, err := cli.Text(o.data)
+	if err != nil {
+		return fail(err)
+	}
+	c.Text, c.TextHash = text.Name, text.Hash()
+	c.Evidence = train.Evidence{Digests: o.fingerprint || o.history != "", Workers: o.history != ""}
+	if err := c.Validate(); err != nil {
+		return fail(err)
+	}
+	_, err = c.Set(text)
+	return c, text, cli.AsUsage(err)
+}
+
+// override puts the flags that were given into c; the others keep the preset.
+func (o *options) override(flags *pflag.FlagSet, c *train.Config) error {
+	if o.steps < 1 || o.steps > train.MaxSteps {
+		return fmt.Errorf("steps=%d: must be from 1 to %d", o.steps, train.MaxSteps)
+	}
+	c.Steps, c.Seed, c.Backend = o.steps, o.seed, o.backend
+	if flags.Changed("optimizer") && o.optimizer != c.Optimizer.Name {
+		if o.optimizer == "" {
+			return fmt.Errorf("optimizer \"\": known are adamw, sgd")
+		}
+		c.Optimizer.Name, c.Optimizer.Decay = o.optimizer, 0 // the decay's default depends on the optimizer
+	}
+	if flags.Changed("lr") {
+		if !(o.lr > 0) {
+			return fmt.Errorf("lr=%v: must be greater than 0", o.lr)
+		}
+		c.Optimizer.LR = o.lr
+	}
+	if flags.Changed("clip") {
+		c.Optimizer.Clip = o.clip
+	}
+	if flags.Changed("tied") {
+		c.Model.Tied = o.tied
+	}
+	return nil
+}
+
+func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
+	c, text, err := o.configure(flags)
+	if err != nil {
+		return cli.Usage, err
+	}
+	open, err := cli.OpenBackend(o.backend)
+	if err != nil {
+		return cli.Usage, err
+	}
+	if o.history != "" {
+		if err := cli.FreshDir(o.history); err != nil {
+			return cli.CannotRun, err
+		}
+	}
+	p := newPrinter(stdout, stderr, c.Optimizer)
+	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress})
+	p.close()
+	if out != nil && out.History != nil && o.history != "" {
+		if e := out.History.Save(o.history); e != nil && err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil && out != nil && diverged(out.History) {
+			fmt.Fprintf(stderr, "train: %v\n", err)
+			return cli.Violated, nil
+		}
+		return cli.CannotRun, cli.Why(ctx, err)
+	}
+	return o.finish(out.History, c.Steps-1, stdout)
+}
+
+// finish prints the fingerprint after the last step.
+func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, error) {
+	if !o.fingerprint {
+		return cli.OK, nil
+	}
+	f, err := train.FingerprintAt(h, last)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	fmt.Fprintf(stdout, "fingerprint %s\n", f)
+	return cli.OK, nil
+}
+
+// diverged reports whether ranks of the run were seen to differ.
+func diverged(h *trace.History) bool {
+	if h == nil {
+		return false
+	}
+	for e := range h.All {
+		if e.Kind == trace.KindDiff {
+			return true
+		}
+	}
+	return false
+}
