@@ -13,6 +13,7 @@ import (
 type Label struct {
 	Group, Tensor string
 	Lo, Hi        int64
+	Step          int // optimizer step; -1 before the first
 }
 
 // labelKey is the context key of a Label.

@@ -1,0 +1,27 @@
+package commtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+func host(int) kernels.Backend { return commtest.Host{} }
+
+func TestLocal(t *testing.T) {
+	for _, algo := range []comm.Algorithm{comm.Tree, comm.Ring, comm.Star} {
+		t.Run(string(algo), func(t *testing.T) {
+			open := func(t testing.TB, size int) []comm.Communicator {
+				comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return comms
+			}
+			commtest.Run(t, open, host, algo == comm.Tree)
+		})
+	}
+}
