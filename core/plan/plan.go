@@ -1,5 +1,6 @@
-// Package plan is the parallel plan: how many ranks, what each axis does, how
-// the global batch is cut. It parses, prints back and validates in one place.
+// Package plan is the parallel plan: how many ranks on which axis, how the
+// global batch is cut, how state is sharded. It parses, prints back and
+// validates in one place.
 package plan
 
 import (
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
@@ -15,25 +17,58 @@ import (
 // MaxRanks bounds the world of one plan.
 const MaxRanks = 1 << 16
 
+// How optimizer state, and in stage 3 parameters, are sharded.
+const (
+	ShardFlat       = "flat"        // contiguous elements by the shard rule within each sharding unit
+	ShardRoundRobin = "round-robin" // stage 1: block i belongs to rank i mod dp
+	ShardContiguous = "contiguous"  // stage 1: contiguous blocks
+	ShardBalanced   = "balanced"    // stage 1: greedy by size
+	ShardTensors    = "tensors"     // stage 3: whole tensors, round-robin
+)
+
+// Pipeline schedules.
+const (
+	OneF1B      = "1f1b"
+	GPipe       = "gpipe"
+	Interleaved = "interleaved"
+)
+
+// How embedding and head lie over the tensor-parallel ranks.
+const (
+	VocabReplicated = "replicated"
+	VocabParallel   = "parallel"
+)
+
 // Plan says how training is spread. The zero value of a field is its default.
 type Plan struct {
 	DP int `json:"dp"` // data-parallel ranks; 0 is 1
+	TP int `json:"tp"` // tensor-parallel ranks; 0 is 1
+	PP int `json:"pp"` // pipeline stages; 0 is 1
+	// Zero is the ZeRO stage over the data-parallel axis, 0 to 3.
+	Zero  int    `json:"zero,omitempty"`
+	Shard string `json:"shard,omitempty"` // "" is flat
 	// MicroBatches counts per data-parallel rank and step, a multiple of the
 	// logical workers per rank; 0 is one per logical worker.
 	MicroBatches int            `json:"microbatches,omitempty"`
-	Comm         comm.Algorithm `json:"comm,omitempty"` // "" is tree
+	Schedule     string         `json:"schedule,omitempty"` // "" is 1f1b
+	Virtual      int            `json:"virtual,omitempty"`  // chunks per stage of the interleaved schedule; 0 is 1
+	Vocab        string         `json:"vocab,omitempty"`    // "" is replicated
+	Comm         comm.Algorithm `json:"comm,omitempty"`     // "" is tree
 }
 
-// Parse reads "dp=4,microbatches=2"; the empty string is one rank. Unknown
-// keys, repeated keys and values that are not positive numbers are errors that
-// name them.
+// Keys lists the keys of the grammar.
+const Keys = "dp, tp, pp, zero, shard, microbatches, schedule, virtual, vocab, comm"
+
+// Parse reads "dp=4,zero=1,microbatches=2"; the empty string is one rank.
+// Unknown or repeated keys and values outside their range are errors that name
+// them.
 func Parse(s string) (Plan, error) {
-	var p Plan
+	p := Plan{}
 	seen := map[string]bool{}
+	if strings.TrimSpace(s) == "" {
+		return p, nil
+	}
 	for _, f := range strings.Split(s, ",") {
-		if strings.TrimSpace(f) == "" && strings.TrimSpace(s) == "" {
-			break
-		}
 		key, val, ok := strings.Cut(strings.TrimSpace(f), "=")
 		if !ok {
 			return p, fmt.Errorf("plan %q: %q: want key=value", s, f)
@@ -50,41 +85,103 @@ func Parse(s string) (Plan, error) {
 }
 
 func (p *Plan) set(key, val string) error {
-	ints := map[string]*int{"dp": &p.DP, "microbatches": &p.MicroBatches}
-	if dst, ok := ints[key]; ok {
-		n, err := strconv.Atoi(val)
-		if err != nil || n < 1 || n > MaxRanks {
-			return fmt.Errorf("%s=%s: must be a number from 1 to %d", key, val, MaxRanks)
+	type number struct {
+		dst    *int
+		lo, hi int
+	}
+	if n, ok := map[string]number{
+		"dp": {&p.DP, 1, MaxRanks}, "tp": {&p.TP, 1, MaxRanks}, "pp": {&p.PP, 1, MaxRanks}, "zero": {&p.Zero, 0, 3},
+		"microbatches": {&p.MicroBatches, 1, 1 << 20}, "virtual": {&p.Virtual, 1, 1 << 10},
+	}[key]; ok {
+		v, err := strconv.Atoi(val)
+		if err != nil || v < n.lo || v > n.hi {
+			return fmt.Errorf("%s=%s: must be a number from %d to %d", key, val, n.lo, n.hi)
 		}
-		*dst = n
+		*n.dst = v
 		return nil
 	}
-	switch key {
-	case "comm":
-		switch a := comm.Algorithm(val); a {
-		case comm.Tree, comm.Ring, comm.Star:
-			p.Comm = a
-			return nil
-		}
-		return fmt.Errorf("comm=%s: known are tree, ring, star", val)
+	type word struct {
+		dst   *string
+		known []string
 	}
-	return fmt.Errorf("unknown key %q: known are dp, microbatches, comm", key)
+	algorithm := ""
+	if w, ok := map[string]word{
+		"shard":    {&p.Shard, []string{ShardFlat, ShardRoundRobin, ShardContiguous, ShardBalanced, ShardTensors}},
+		"schedule": {&p.Schedule, []string{OneF1B, GPipe, Interleaved}},
+		"vocab":    {&p.Vocab, []string{VocabReplicated, VocabParallel}},
+		"comm":     {&algorithm, []string{string(comm.Tree), string(comm.Ring), string(comm.Star)}},
+	}[key]; ok {
+		for _, k := range w.known {
+			if k == val {
+				*w.dst = val
+				if algorithm != "" {
+					p.Comm = comm.Algorithm(algorithm)
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("%s=%s: known are %s", key, val, strings.Join(w.known, ", "))
+	}
+	return fmt.Errorf("unknown key %q: known are %s", key, Keys)
 }
 
-// String prints the plan in Parse's grammar, defaults left out.
+// defaults fills in what the zero values mean.
+func (p *Plan) defaults() {
+	p.DP, p.TP, p.PP, p.Virtual = max(1, p.DP), max(1, p.TP), max(1, p.PP), max(1, p.Virtual)
+	for _, d := range []struct {
+		dst *string
+		def string
+	}{{&p.Shard, ShardFlat}, {&p.Schedule, OneF1B}, {&p.Vocab, VocabReplicated}} {
+		if *d.dst == "" {
+			*d.dst = d.def
+		}
+	}
+	if p.Comm == "" {
+		p.Comm = comm.Tree
+	}
+}
+
+// String prints the plan in Parse's grammar, defaults left out but for dp.
 func (p Plan) String() string {
-	s := fmt.Sprintf("dp=%d", max(1, p.DP))
+	p.defaults()
+	s := fmt.Sprintf("dp=%d", p.DP)
+	for _, n := range []struct {
+		key    string
+		v, def int
+	}{{"tp", p.TP, 1}, {"pp", p.PP, 1}, {"zero", p.Zero, 0}} {
+		if n.v != n.def {
+			s += fmt.Sprintf(",%s=%d", n.key, n.v)
+		}
+	}
+	if p.Shard != ShardFlat {
+		s += ",shard=" + p.Shard
+	}
 	if p.MicroBatches > 0 {
 		s += fmt.Sprintf(",microbatches=%d", p.MicroBatches)
 	}
-	if p.Comm != "" && p.Comm != comm.Tree {
-		s += fmt.Sprintf(",comm=%s", p.Comm)
+	if p.Schedule != OneF1B {
+		s += ",schedule=" + p.Schedule
+	}
+	if p.Virtual != 1 {
+		s += fmt.Sprintf(",virtual=%d", p.Virtual)
+	}
+	if p.Vocab != VocabReplicated {
+		s += ",vocab=" + p.Vocab
+	}
+	if p.Comm != comm.Tree {
+		s += ",comm=" + string(p.Comm)
 	}
 	return s
 }
 
+// Dims are the axes of the plan's mesh.
+func (p Plan) Dims() mesh.Dims {
+	p.defaults()
+	return mesh.Dims{DP: p.DP, PP: p.PP, TP: p.TP}
+}
+
 // World is the number of ranks.
-func (p Plan) World() int { return max(1, p.DP) }
+func (p Plan) World() int { return p.Dims().World() }
 
 // Workers is the number of logical workers that the plan computes with: the
 // model's Groups.Data where dp divides it, else dp (then equality with one
@@ -96,35 +193,80 @@ func (p Plan) Workers(c model.Config) int {
 	return p.DP
 }
 
-// Exact reports whether the plan gives the bits of the single worker.
-func (p Plan) Exact(c model.Config) bool {
-	return c.Groups.Data%max(1, p.DP) == 0 && (p.Comm == "" || p.Comm == comm.Tree || p.DP <= 1)
+// RankWorkers lists the logical workers that a data-parallel rank walks, in
+// order: r*D/dp, r*D/dp+1, ... for DDP and ZeRO-1; r, r+dp, ... for stages 2
+// and 3, where every round of workers is reduce-scattered.
+func (p Plan) RankWorkers(c model.Config, dpRank int) []int {
+	dp := max(1, p.DP)
+	n := p.Workers(c) / dp
+	out := make([]int, n)
+	for i := range out {
+		if p.Zero >= 2 {
+			out[i] = dpRank + i*dp
+		} else {
+			out[i] = dpRank*n + i
+		}
+	}
+	return out
 }
 
-// Validate fills defaults for model c and a global batch of sequences, and
-// refuses what does not fit, naming value and rule.
-func (p *Plan) Validate(c model.Config, sequences int) error {
-	p.DP = max(1, p.DP)
-	if p.Comm == "" {
-		p.Comm = comm.Tree
+// Exact reports whether the plan gives the bits of the single worker.
+func (p Plan) Exact(c model.Config) bool {
+	p.defaults()
+	return c.Groups.Data%p.DP == 0 && (p.Comm == comm.Tree || p.World() == 1)
+}
+
+// Parts lists the model parts of a rank: one, or one per chunk of the
+// interleaved schedule, in the order of the layers.
+func (p Plan) Parts(c model.Config, at mesh.Coord) []model.Part {
+	p.defaults()
+	out := make([]model.Part, p.Virtual)
+	stages := p.PP * p.Virtual
+	for v := range out {
+		s := v*p.PP + at.PP
+		out[v] = model.Part{Layers: shard.Part{Index: s, Size: stages}.Of(c.Layers), First: s == 0, Last: s == stages-1,
+			Tensor: shard.Part{Index: at.TP, Size: p.TP}, VocabParallel: p.Vocab == VocabParallel && p.TP > 1}
 	}
-	if p.DP > sequences {
-		return fmt.Errorf("plan %s: dp=%d: more ranks than the %d sequences of a step", p, p.DP, sequences)
+	return out
+}
+
+// KVReplicas is how many tensor-parallel neighbours hold the same KV head.
+func (p Plan) KVReplicas(c model.Config) int { return max(1, max(1, p.TP)/c.KVHeads) }
+
+// Validate fills defaults for a valid model c and a global batch of sequences,
+// and refuses what does not fit, naming value and rule.
+func (p *Plan) Validate(c model.Config, sequences int) error {
+	p.defaults()
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("plan %s: "+format, append([]any{p}, args...)...)
 	}
 	per := p.Workers(c) / p.DP
+	given := p.MicroBatches
 	if p.MicroBatches == 0 {
 		p.MicroBatches = per
 	}
-	if p.MicroBatches%per != 0 {
-		return fmt.Errorf("plan %s: microbatches=%d: must be a multiple of %d, the logical workers per data-parallel rank (groups.data=%d over dp=%d)",
-			p, p.MicroBatches, per, p.Workers(c), p.DP)
+	switch {
+	case p.DP > MaxRanks || p.TP > MaxRanks || p.PP > MaxRanks || p.World() > MaxRanks:
+		return bad("more than %d ranks", MaxRanks)
+	case p.DP > sequences:
+		return bad("dp=%d: more ranks than the %d sequences of a step", p.DP, sequences)
+	case c.Groups.Tensor%p.TP != 0:
+		return bad("tp=%d: must divide groups.tensor=%d of model %s", p.TP, c.Groups.Tensor, c.Name)
+	case p.PP*p.Virtual > c.Layers:
+		return bad("pp=%d, virtual=%d: more stages than the %d layers of model %s", p.PP, p.Virtual, c.Layers, c.Name)
+	case p.Virtual > 1 && p.Schedule != Interleaved:
+		return bad("virtual=%d: needs schedule=interleaved", p.Virtual)
+	case p.Schedule == Interleaved && (p.Virtual < 2 || p.PP < 2):
+		return bad("schedule=interleaved: needs virtual=2 or more and pp=2 or more")
+	case p.Zero < 0 || p.Zero > 3:
+		return bad("zero=%d: must be from 0 to 3", p.Zero)
+	case (p.Shard == ShardRoundRobin || p.Shard == ShardContiguous || p.Shard == ShardBalanced) && p.Zero != 1:
+		return bad("shard=%s: needs zero=1", p.Shard)
+	case p.Shard == ShardTensors && p.Zero != 3:
+		return bad("shard=%s: needs zero=3", p.Shard)
+	case given%per != 0:
+		return bad("microbatches=%d: must be a multiple of %d, the logical workers per data-parallel rank (groups.data=%d over dp=%d)",
+			given, per, p.Workers(c), p.DP)
 	}
 	return nil
-}
-
-// RankWorkers is the range of logical workers that a data-parallel rank walks,
-// ascending: r*D/dp, r*D/dp+1, ...
-func (p Plan) RankWorkers(c model.Config, dpRank int) shard.Range {
-	n := p.Workers(c) / max(1, p.DP)
-	return shard.Range{Lo: dpRank * n, Hi: (dpRank + 1) * n}
 }
