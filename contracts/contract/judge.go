@@ -22,12 +22,21 @@ type Pass struct {
 	result Result
 }
 
-// Oracle answers what the exact gradient is at given weights.
+// State holds the elements of weights and moments: by What of package trace
+// (Weight, MomentM, ...), then by parameter name.
+type State map[string]map[string][]float32
+
+// Oracle answers what a step does at given weights.
 type Oracle interface {
 	// Gradient evaluates the step's gradient of the run that spec replays, at
 	// the recorded weights (by parameter name), in float64, with an elementwise
-	// bound on the error of any float32 evaluation of it.
+	// bound on the error of any float32 evaluation of it. It may add the mean
+	// loss under trace.Loss.
 	Gradient(spec []byte, step int, weights map[string][]float32) (map[string]Bounded, error)
+	// Update is the state after the optimizer step that follows taken others,
+	// given the reduced gradient (by parameter name, before clipping). It
+	// changes none of its arguments.
+	Update(spec []byte, taken int, before State, grad map[string][]float32) (State, error)
 }
 
 // Bounded is an exact value per element with the error bound that any float32
