@@ -21,6 +21,18 @@ func misuses() []misuse {
 	return []misuse{
 		{"Copy", func(k kernels.Backend, m tensor) { k.Copy(m(1, 4), m(1, 5)) }},
 		{"Add", func(k kernels.Backend, m tensor) { k.Add(m(1, 4), m(1, 4), m(1, 3)) }},
+		{"Add_strided", func(k kernels.Backend, m tensor) { k.Add(m(2, 3), m(2, 4).ColRange(0, 3), m(2, 3)) }},
+		{"Add_absent", func(k kernels.Backend, m tensor) { k.Add(m(2, 3), kernels.Tensor{}, m(2, 3)) }},
+		{"Add_outside", func(k kernels.Backend, m tensor) {
+			x := m(2, 3)
+			x.Off++
+			k.Add(m(2, 3), x, m(2, 3))
+		}},
+		{"MatMulNT_overlappingrows", func(k kernels.Backend, m tensor) {
+			a := m(2, 4)
+			a.Stride = 3
+			k.MatMulNT(m(2, 3), a, m(3, 4), nil)
+		}},
 		{"Scale", func(k kernels.Backend, m tensor) { k.Scale(m(1, 5), m(1, 4), 2) }},
 		{"AddBias", func(k kernels.Backend, m tensor) { k.AddBias(m(2, 4), m(1, 3)) }},
 		{"Residual", func(k kernels.Backend, m tensor) { k.Residual(m(2, 4), m(2, 4), m(2, 4), m(1, 5)) }},
