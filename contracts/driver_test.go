@@ -1,0 +1,312 @@
+package contracts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+func TestVerifyRunsJudgesAndShares(t *testing.T) {
+	toy := &toy{}
+	c := toy.contract()
+	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != contract.Held || r.Contracts[0].Clauses[0].Saw != 8 {
+		t.Errorf("verdict %s, %+v", r.Verdict, r.Contracts[0].Clauses)
+	}
+	if n := toy.made.Load(); n != 3 {
+		t.Errorf("%d runs, want 3: the control has a key and is shared", n)
+	}
+}
+
+// withTest makes the contract's first case run r.
+func withTest(c *contract.Contract, r contract.Run) *contract.Contract {
+	inner := c.Cases
+	c.Cases = func(o contract.Options) []contract.Case {
+		out := inner(o)
+		out[0].Runs[contract.Test] = r
+		return out
+	}
+	return c
+}
+
+func TestVerifyReportsViolations(t *testing.T) {
+	toy := &toy{}
+	c := withTest(toy.contract(), toy.record(2, 2, wrong(1)))
+	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := r.Contracts[0].Clauses[0]
+	if r.Verdict != contract.Violated || len(cl.Findings) != 1 {
+		t.Fatalf("verdict %s, %+v", r.Verdict, cl)
+	}
+	f := cl.Findings[0]
+	if f.Case != "toy a" || f.Rank != 1 || f.Step != 1 || f.Reproduce != "verify --contract C-TOY-001" {
+		t.Errorf("finding %+v", f)
+	}
+}
+
+func TestMissingEvidenceIsNoPass(t *testing.T) {
+	toy := &toy{}
+	drop := func(rank int, e *trace.Event) bool { return rank == 0 || e.Step == 0 }
+	c := withTest(toy.contract(), toy.record(2, 2, drop))
+	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	if err != nil || r.Verdict != contract.Inconclusive {
+		t.Errorf("verdict %s, %v", r.Verdict, err)
+	}
+}
+
+func TestRunsThatFailAreJudgedAndNeverHold(t *testing.T) {
+	for _, how := range []string{"error", "panic"} {
+		toy := &toy{}
+		good, bad := toy.record(2, 2, nil).Do, toy.record(2, 2, wrong(0)).Do
+		fail := func(do func(context.Context, contract.Env) (*trace.History, error)) contract.Run {
+			return contract.Run{Do: func(ctx context.Context, env contract.Env) (*trace.History, error) {
+				h, _ := do(ctx, env)
+				if how == "panic" {
+					panic("device on fire")
+				}
+				return h, errors.New("device on fire")
+			}}
+		}
+		r, err := Verify(t.Context(), []*contract.Contract{withTest(toy.contract(), fail(good))}, options())
+		if err == nil || !strings.Contains(err.Error(), "device on fire") || !strings.Contains(err.Error(), "C-TOY-001, toy a, test run") {
+			t.Fatalf("%s: error %v", how, err)
+		}
+		if r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, "device on fire") {
+			t.Errorf("%s: all evidence, then an error: %s, %v", how, r.Verdict, r.Contracts[0].Clauses[0].Doubts)
+		}
+		if how == "panic" {
+			continue
+		}
+		r, err = Verify(t.Context(), []*contract.Contract{withTest(toy.contract(), fail(bad))}, options())
+		if err == nil || r.Verdict != contract.Violated {
+			t.Errorf("a violation before the error: %s, %v", r.Verdict, err)
+		}
+	}
+}
+
+func TestVerifyStopsWithItsContext(t *testing.T) {
+	toy := &toy{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("enough")
+	c := withTest(toy.contract(), contract.Run{Do: func(ctx context.Context, _ contract.Env) (*trace.History, error) {
+		cancel(stop)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	r, err := Verify(ctx, []*contract.Contract{c}, options())
+	if r != nil || !errors.Is(err, stop) {
+		t.Errorf("report %v, error %v", r, err)
+	}
+}
+
+func TestClausesThatPanicAreErrors(t *testing.T) {
+	c := (&toy{}).contract()
+	c.Clauses[1].Check = func(*contract.Pass) { panic("index out of range") }
+	if _, err := Verify(t.Context(), []*contract.Contract{c}, options()); err == nil || !strings.Contains(err.Error(), "judging C-TOY-001") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestSelfTestTellsMutantsApart(t *testing.T) {
+	toy := &toy{}
+	c := toy.contract()
+	violated := contract.Run{Do: toy.record(2, 2, wrong(1)).Do}
+	add := func(id, clause string, r contract.Run) {
+		c.Mutants = append(c.Mutants, contract.Mutant{ID: id, Clause: clause, On: "toy a", Says: id, Break: breaking(r)})
+	}
+	add("no-op", "C-TOY-001.1", toy.record(2, 2, nil))
+	add("unseen", "C-TOY-001.1", toy.record(2, 2, wrong(-1)))
+	add("dead", "C-TOY-001.2", contract.Run{Do: func(context.Context, contract.Env) (*trace.History, error) { return nil, errors.New("no start") }})
+	add("late", "C-TOY-001.2", contract.Run{Do: func(ctx context.Context, env contract.Env) (*trace.History, error) {
+		h, _ := violated.Do(ctx, env)
+		return h, errors.New("ended early")
+	}})
+	r, err := SelfTest(t.Context(), []*contract.Contract{c}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]report.Outcome{"one-rank": report.Caught, "all-ranks": report.Caught, "no-op": report.Nothing,
+		"unseen": report.Survived, "dead": report.NotRun, "late": report.Caught}
+	for _, cl := range r.Contracts[0].Clauses {
+		for _, m := range cl.Mutants {
+			if m.Outcome != want[m.ID] {
+				t.Errorf("mutant %s: %s (%s), want %s", m.ID, m.Outcome, m.Detail, want[m.ID])
+			}
+			delete(want, m.ID)
+		}
+	}
+	if len(want) != 0 || r.Verdict != contract.Violated || !r.SelfTest {
+		t.Errorf("not run: %v; verdict %s", want, r.Verdict)
+	}
+}
+
+func TestSelfTestHoldsAndLeavesTheCasesAlone(t *testing.T) {
+	toy := &toy{}
+	r, err := SelfTest(t.Context(), []*contract.Contract{toy.contract()}, options())
+	if err != nil || r.Verdict != contract.Held {
+		t.Fatalf("verdict %s, %v", r.Verdict, err)
+	}
+	// Two unbroken cases with one shared control, then two broken test runs; a
+	// function cannot be compared, so their controls are run again.
+	if n := toy.made.Load(); n != 7 {
+		t.Errorf("%d runs, want 7", n)
+	}
+}
+
+func TestSelfTestNeedsAnUnbrokenRunThatHolds(t *testing.T) {
+	toy := &toy{}
+	r, err := SelfTest(t.Context(), []*contract.Contract{withTest(toy.contract(), toy.record(2, 2, wrong(1)))}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := r.Contracts[0].Clauses[0].Mutants[0]; m.Outcome != report.Unclear {
+		t.Errorf("mutant %s: %s", m.ID, m.Outcome)
+	}
+}
+
+func TestHistoriesAreSavedAndJudgedAgain(t *testing.T) {
+	dir := t.TempDir()
+	toy := &toy{}
+	c := withTest(toy.contract(), toy.record(2, 2, wrong(1)))
+	o := options()
+	o.Histories = dir
+	first, err := Verify(t.Context(), []*contract.Contract{c}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "C-TOY-001_toy_a", "test", "0001"+trace.Extension)); err != nil {
+		t.Error(err)
+	}
+	made := toy.made.Load()
+	again, err := JudgeHistories(t.Context(), dir, []*contract.Contract{c}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if toy.made.Load() != made {
+		t.Error("judging histories ran something")
+	}
+	a, b := first.Contracts[0].Clauses, again.Contracts[0].Clauses
+	for i := range a {
+		if a[i].Verdict != b[i].Verdict || a[i].Saw != b[i].Saw || a[i].Found != b[i].Found {
+			t.Errorf("clause %s: %+v, from files %+v", a[i].ID, a[i], b[i])
+		}
+	}
+}
+
+func TestMissingRanksAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	c := (&toy{}).contract()
+	o := options()
+	o.Histories = dir
+	if _, err := Verify(t.Context(), []*contract.Contract{c}, o); err != nil {
+		t.Fatal(err)
+	}
+	judge := func(expect int) *report.Report {
+		o := options()
+		o.ExpectRanks = expect
+		r, err := JudgeHistories(t.Context(), dir, []*contract.Contract{c}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := judge(2); r.Verdict != contract.Held {
+		t.Errorf("all ranks there: %s", r.Verdict)
+	}
+	if r := judge(3); r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, "2 ranks, 3 were expected") {
+		t.Errorf("three expected: %s, %v", r.Verdict, r.Contracts[0].Clauses[0].Doubts)
+	}
+	if err := os.Remove(filepath.Join(dir, "C-TOY-001_toy_b", "test", "0001"+trace.Extension)); err != nil {
+		t.Fatal(err)
+	}
+	if r := judge(2); r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, "ranks [1] of the 2") {
+		t.Errorf("rank 1 is gone: %s, %v", r.Verdict, r.Contracts[0].Clauses[0].Doubts)
+	}
+}
+
+func TestValidateNamesEveryFault(t *testing.T) {
+	for want, spoil := range map[string]func(*contract.Contract){
+		"must look like C-NAME-001":       func(c *contract.Contract) { c.ID = "toy" },
+		"title is missing":                func(c *contract.Contract) { c.Title = "" },
+		"statement is missing":            func(c *contract.Contract) { c.Statement = "" },
+		"documentation is missing":        func(c *contract.Contract) { c.Doc = "" },
+		"the ID must be C-TOY-001.2":      func(c *contract.Contract) { c.Clauses[1].ID = "C-TOY-001.3" },
+		"sentence is missing":             func(c *contract.Contract) { c.Clauses[0].Says = "" },
+		"evidence is missing":             func(c *contract.Contract) { c.Clauses[0].Evidence = "" },
+		"derivation of the bound":         func(c *contract.Contract) { c.Clauses[0].Class = contract.Bound },
+		`class "" is unknown`:             func(c *contract.Contract) { c.Clauses[0].Class = "" },
+		"no check":                        func(c *contract.Contract) { c.Clauses[0].Check = nil },
+		"no mutant shows":                 func(c *contract.Contract) { c.Mutants = c.Mutants[:1] },
+		"no clauses":                      func(c *contract.Contract) { c.Clauses = nil },
+		"no cases":                        func(c *contract.Contract) { c.Cases = nil },
+		`there is no case "elsewhere"`:    func(c *contract.Contract) { c.Mutants[0].On = "elsewhere" },
+		`clause "C-TOY-001.9" is unknown`: func(c *contract.Contract) { c.Mutants[0].Clause = "C-TOY-001.9" },
+		"breaks nothing":                  func(c *contract.Contract) { c.Mutants[0].Break = nil },
+		"empty or not unique":             func(c *contract.Contract) { c.Mutants[0].ID = c.Mutants[1].ID },
+		"no test run":                     withCase(func(cs *contract.Case) { delete(cs.Runs, contract.Test) }),
+		"needs either":                    withCase(func(cs *contract.Case) { cs.Runs[contract.Test] = contract.Run{} }),
+		`clause "other" is unknown`:       withCase(func(cs *contract.Case) { cs.Clauses = []string{"other"} }),
+		"is no evidence for clause":       withCase(func(cs *contract.Case) { cs.Clauses = []string{"C-TOY-001.2"} }),
+		`"toy b" is empty or not unique`:  withCase(func(cs *contract.Case) { cs.Name = "toy b" }),
+	} {
+		c := (&toy{}).contract()
+		spoil(c)
+		if err := Validate([]*contract.Contract{c}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want a fault %q, got %v", want, err)
+		}
+	}
+	good := (&toy{}).contract()
+	if err := Validate([]*contract.Contract{good}); err != nil {
+		t.Error(err)
+	}
+	if err := Validate([]*contract.Contract{good, good}); err == nil {
+		t.Error("two contracts of one ID are accepted")
+	}
+}
+
+// withCase spoils the first case.
+func withCase(spoil func(*contract.Case)) func(*contract.Contract) {
+	return func(c *contract.Contract) {
+		inner := c.Cases
+		c.Cases = func(o contract.Options) []contract.Case {
+			out := inner(o)
+			spoil(&out[0])
+			return out
+		}
+	}
+}
+
+func TestOptionsAreRefusedWithValueAndRule(t *testing.T) {
+	for want, spoil := range map[string]func(*Options){
+		"level=4":           func(o *Options) { o.Level = 4 },
+		"level=-1":          func(o *Options) { o.Level = -1 },
+		"steps=-2":          func(o *Options) { o.Steps = -2 },
+		"dp=0":              func(o *Options) { o.Plans = []string{"dp=0"} },
+		"dp=17":             func(o *Options) { o.Plans = []string{"dp=17"} },
+		`config "giant"`:    func(o *Options) { o.Config = "giant" },
+		"13 sequences":      func(o *Options) { o.Config, o.Plans = "odd", []string{"dp=14"} },
+		"expect-ranks=-1":   func(o *Options) { o.ExpectRanks = -1 },
+		"text blank: is em": func(o *Options) { o.Text.Name, o.Text.Bytes = "blank", []byte{} },
+		"no backend":        func(o *Options) { o.Parts.Backend = nil },
+	} {
+		o := options()
+		spoil(&o)
+		_, err := Verify(t.Context(), []*contract.Contract{(&toy{}).contract()}, o)
+		var wrong *OptionError
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an OptionError with %q, got %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package contracts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// recorded is a history from a file, with what its header says.
+type recorded struct {
+	history  *trace.History
+	config   *train.Config // nil where the run was no training
+	contract string        // from the header's case; empty where it has none
+	name     string
+	role     contract.Role
+}
+
+// recordedCase is one case made of recorded runs.
+type recordedCase struct {
+	name    string
+	runs    map[contract.Role]*recorded
+	clauses []string
+}
+
+// JudgeHistories judges the runs recorded below dir. Histories that verify
+// saved are put together as the cases they were; any other training run of
+// several ranks is judged against its control: a run of one rank with the same
+// specification in dir, else one that is made here on o's backend when the text
+// is available. Contracts for which dir holds nothing are left out with a note,
+// unless only one is asked for.
+func JudgeHistories(ctx context.Context, dir string, cs []*contract.Contract, o Options) (*report.Report, error) {
+	if err := Validate(cs); err != nil {
+		return nil, err
+	}
+	if err := o.Check(nil); err != nil {
+		return nil, err
+	}
+	histories, err := trace.Load(dir)
+	if err != nil {
+		return nil, &OptionError{err}
+	}
+	j := &judgement{o: &o, dir: dir, env: o.Environment, controls: map[string]*recorded{}}
+	j.env.Histories = dir
+	for _, h := range histories {
+		j.all = append(j.all, read(h))
+	}
+	var out []report.Contract
+	for _, c := range cs {
+		sum, found, err := j.contract(ctx, c, len(cs) == 1)
+		if err != nil {
+			return nil, err
+		}
+		if found || len(cs) == 1 {
+			out = append(out, sum)
+		} else {
+			j.note("%s: %s holds no history that it judges", c.ID, dir)
+		}
+	}
+	r := report.New(j.env, out)
+	r.Notes = j.notes
+	return r, nil
+}
+
+// read classifies a history.
+func read(h *trace.History) *recorded {
+	r := &recorded{history: h}
+	if c, err := train.ParseSpec(h.Header.Spec); err == nil {
+		r.config = &c
+	}
+	if f := strings.SplitN(h.Header.Case, "/", 2); len(f) == 2 {
+		if i := strings.LastIndex(f[1], "/"); i >= 0 {
+			r.contract, r.name, r.role = f[0], f[1][:i], contract.Role(f[1][i+1:])
+		}
+	}
+	return r
+}
+
+// judgement is the state of one JudgeHistories.
+type judgement struct {
+	o        *Options
+	dir      string
+	all      []*recorded
+	controls map[string]*recorded // made here, by specification; nil where impossible
+	env      report.Environment
+	notes    []string
+}
+
+func (j *judgement) note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(j.notes, n) {
+		j.notes = append(j.notes, n)
+	}
+}
+
+// contract judges all that dir holds for c.
+func (j *judgement) contract(ctx context.Context, c *contract.Contract, only bool) (report.Contract, bool, error) {
+	cases := j.saved(c)
+	if len(cases) == 0 {
+		cases = j.foreign(c, only)
+	}
+	var evidence []contract.Evidence
+	var doubts []string
+	lines := map[string]string{}
+	for _, rc := range cases {
+		if err := j.complete(ctx, c, rc); err != nil {
+			return report.Contract{}, false, err
+		}
+		e := contract.Evidence{Case: rc.name, Histories: map[contract.Role]*trace.History{}, Clauses: rc.clauses, Oracle: j.o.Oracle}
+		for role, r := range rc.runs {
+			e.Histories[role] = r.history
+		}
+		if t := rc.runs[contract.Test]; t != nil {
+			doubts = append(doubts, j.absent(rc.name, t.history)...)
+			j.describe(t)
+		}
+		lines[rc.name] = fmt.Sprintf("verify --contract %s --history %q", c.ID, j.dir)
+		evidence = append(evidence, e)
+	}
+	sum, err := summarise(c, evidence, doubts, lines)
+	return sum, len(evidence) > 0, err
+}
+
+// describe adds a judged run to the report's environment.
+func (j *judgement) describe(t *recorded) {
+	h := t.history.Header
+	if j.env.Backend == "" {
+		j.env.Backend = h.Backend
+	}
+	if t.config != nil {
+		addConfig(&j.env, *t.config)
+		j.env.Text, j.env.TextHash = t.config.Text, t.config.TextHash
+	}
+	slices.Sort(j.env.Plans)
+}
+
+// absent says which of the ranks that must be there left no history.
+func (j *judgement) absent(name string, h *trace.History) []string {
+	n := j.o.ExpectRanks
+	if n == 0 {
+		return nil
+	}
+	if w := h.Header.World; w != n {
+		return []string{fmt.Sprintf("case %s: a world of %d ranks, %d were expected", name, w, n)}
+	}
+	if m := h.Missing(); len(m) > 0 {
+		return []string{fmt.Sprintf("case %s: ranks %v of the %d expected left no history", name, m, n)}
+	}
+	return nil
+}
+
+// saved puts the histories that verify saved for c together again.
+func (j *judgement) saved(c *contract.Contract) []*recordedCase {
+	var out []*recordedCase
+	for _, r := range j.all {
+		if r.contract != c.ID {
+			continue
+		}
+		i := slices.IndexFunc(out, func(rc *recordedCase) bool { return rc.name == r.name })
+		if i < 0 {
+			rc := &recordedCase{name: r.name, runs: map[contract.Role]*recorded{}}
+			if cs, ok := j.known(c, r.name); ok {
+				rc.clauses = cs.Clauses
+			}
+			out, i = append(out, rc), len(out)
+		}
+		out[i].runs[r.role] = r
+	}
+	return out
+}
+
+// known finds a case of c by name, at any level.
+func (j *judgement) known(c *contract.Contract, name string) (contract.Case, bool) {
+	for level := 1; level <= maxLevel; level++ {
+		opts := j.o.Options
+		opts.Level = level
+		for _, cs := range c.Cases(opts) {
+			if cs.Name == name {
+				return cs, true
+			}
+		}
+	}
+	return contract.Case{}, false
+}
+
+// foreign makes a case of every untagged run that c can judge: training runs of
+// several ranks, or of one rank where there are no others; runs that are no
+// training, for a contract whose cases are none.
+func (j *judgement) foreign(c *contract.Contract, only bool) []*recordedCase {
+	training, whole := kind(c, j.o.Options)
+	if training && !whole && !only {
+		return nil // its clauses need runs that only its own cases make
+	}
+	several := slices.ContainsFunc(j.all, func(r *recorded) bool { return r.untagged(true) && r.history.Header.World > 1 })
+	var out []*recordedCase
+	for i, r := range j.all {
+		if !r.untagged(training) || training && several && r.history.Header.World == 1 {
+			continue
+		}
+		name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
+		out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}})
+	}
+	return out
+}
+
+func (r *recorded) untagged(training bool) bool {
+	return r.contract == "" && (r.config != nil) == training
+}
+
+// kind reports whether a contract's cases are training runs, and whether a test
+// run with a control is evidence for all of its clauses.
+func kind(c *contract.Contract, o contract.Options) (training, whole bool) {
+	for _, cs := range c.Cases(o) {
+		if cs.Runs[contract.Test].Config == nil {
+			continue
+		}
+		training = true
+		_, control := cs.Runs[contract.Control]
+		whole = whole || control && cs.Clauses == nil
+	}
+	return training, whole
+}

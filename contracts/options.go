@@ -1,0 +1,152 @@
+package contracts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+const maxLevel = 3
+
+// Options say what to run and what with. Parts.Backend is required.
+type Options struct {
+	contract.Options
+	// Parts makes the backends of all runs.
+	Parts train.Parts
+	// Oracle judges plans on which exactness is not on offer; nil leaves those
+	// clauses inconclusive.
+	Oracle contract.Oracle
+	// Texts opens a training text by the name that a configuration gives; nil
+	// knows the built-in text and files.
+	Texts func(name string) (train.Text, error)
+	// Histories is the directory that the runs' histories are saved below, as
+	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
+	Histories string
+	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
+	// what the histories themselves say.
+	ExpectRanks int
+	// Environment opens the report; the drivers fill in plans and text.
+	Environment report.Environment
+	// Progress is told what runs next; nil for none. It may be called
+	// concurrently.
+	Progress func(what string)
+}
+
+// OptionError is a mistake in options, found before anything runs.
+type OptionError struct{ Err error }
+
+// Error names the value and the rule that it breaks.
+func (e *OptionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// text opens the training text that a configuration names.
+func (o *Options) text(name string) (train.Text, error) {
+	switch {
+	case name == o.Text.Name && o.Text.Bytes != nil:
+		return o.Text, nil
+	case name == "" || name == "default":
+		return data.Default(), nil
+	case o.Texts != nil:
+		return o.Texts(name)
+	}
+	return data.Load(name)
+}
+
+// Check fills defaults and refuses options that cannot be run, as an
+// *OptionError that names value and rule.
+func (o *Options) Check(cs []*contract.Contract) error {
+	if o.Level == 0 {
+		o.Level = 1
+	}
+	if o.Text.Bytes == nil {
+		o.Text = data.Default()
+	}
+	err := o.checkValues()
+	for _, c := range cs {
+		if err != nil {
+			break
+		}
+		err = o.checkCases(c)
+	}
+	if err != nil {
+		return &OptionError{err}
+	}
+	return nil
+}
+
+func (o *Options) checkValues() error {
+	switch {
+	case len(o.Text.Bytes) == 0:
+		return fmt.Errorf("text %s: is empty", o.Text.Name)
+	case o.Level < 1 || o.Level > maxLevel:
+		return fmt.Errorf("level=%d: must be from 1 to %d", o.Level, maxLevel)
+	case o.Steps < 0 || o.Steps > train.MaxSteps:
+		return fmt.Errorf("steps=%d: must be from 1 to %d", o.Steps, train.MaxSteps)
+	case o.ExpectRanks < 0 || o.ExpectRanks > plan.MaxRanks:
+		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
+	case o.Parts.Backend == nil:
+		return errors.New("no backend is given")
+	}
+	name := o.Config
+	if name == "" {
+		name = widest
+	}
+	preset, err := train.Preset(name)
+	if err != nil {
+		return err
+	}
+	for _, s := range o.Plans {
+		p, err := plan.Parse(s)
+		if err != nil {
+			return err
+		}
+		if err := p.Validate(preset.Model, preset.Sequences); err != nil {
+			return fmt.Errorf("config %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// widest is the fixture that every plan which fits a default case fits.
+const widest = "nano"
+
+// checkCases validates every training run of a contract's cases with its text.
+func (o *Options) checkCases(c *contract.Contract) error {
+	all := c.Cases(o.Options)
+	if len(all) == 0 && len(o.Plans) > 0 {
+		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
+	}
+	for _, cs := range all {
+		for _, role := range roles(cs) {
+			cfg := cs.Runs[role].Config
+			if cfg == nil {
+				continue
+			}
+			err := o.checkConfig(*cfg)
+			if err != nil {
+				return fmt.Errorf("%s, case %s: %w", c.ID, cs.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Options) checkConfig(cfg train.Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	text, err := o.text(cfg.Text)
+	if err != nil {
+		return err
+	}
+	_, err = cfg.Set(text)
+	return err
+}

@@ -1,0 +1,195 @@
+package contracts
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// job is one run to be made and what came of it.
+type job struct {
+	label string
+	run   contract.Run
+	// deadline replaces the parts' deadline where that is zero.
+	deadline time.Duration
+
+	history *trace.History // after an error, what was recorded up to it
+	err     error
+}
+
+// planned is a case with the jobs that make its histories.
+type planned struct {
+	contract *contract.Contract
+	cs       contract.Case
+	jobs     map[contract.Role]*job
+}
+
+// queue collects jobs; runs of equal keys become one job.
+type queue struct {
+	jobs  []*job
+	byKey map[string]*job
+}
+
+func (q *queue) add(label string, r contract.Run) *job {
+	if j := q.byKey[r.Key]; j != nil && r.Key != "" {
+		return j
+	}
+	j := &job{label: label, run: r}
+	q.jobs = append(q.jobs, j)
+	if r.Key != "" {
+		if q.byKey == nil {
+			q.byKey = map[string]*job{}
+		}
+		q.byKey[r.Key] = j
+	}
+	return j
+}
+
+// plan queues the runs of a case.
+func (q *queue) plan(c *contract.Contract, cs contract.Case) *planned {
+	p := &planned{contract: c, cs: cs, jobs: map[contract.Role]*job{}}
+	for _, role := range roles(cs) {
+		p.jobs[role] = q.add(fmt.Sprintf("%s, %s, %s run", c.ID, cs.Name, role), cs.Runs[role])
+	}
+	return p
+}
+
+// roles are the roles of a case, sorted.
+func roles(cs contract.Case) []contract.Role {
+	var out []contract.Role
+	for r := range cs.Runs {
+		out = append(out, r)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// width is how many runs go on at a time: ranks are goroutines already, so two
+// fill the gaps of controls with one rank; from level 2 on, one keeps memory
+// to that of a single run.
+func (o *Options) width() int {
+	if o.Level > 1 {
+		return 1
+	}
+	return min(runtime.GOMAXPROCS(0), max(2, runtime.GOMAXPROCS(0)/4))
+}
+
+// execute makes all jobs' histories. It returns early only when ctx ends.
+func (o *Options) execute(ctx context.Context, jobs []*job) error {
+	next := make(chan *job)
+	var wg sync.WaitGroup
+	for range o.width() {
+		wg.Go(func() {
+			for j := range next {
+				if o.Progress != nil {
+					o.Progress(j.label)
+				}
+				j.history, j.err = o.one(ctx, j)
+			}
+		})
+	}
+	for _, j := range jobs {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- j
+	}
+	close(next)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// one makes the history of a job. A panic of a run's own code is its error.
+func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	parts := o.Parts
+	if parts.Deadline == 0 {
+		parts.Deadline = j.deadline
+	}
+	if j.run.Parts != nil {
+		j.run.Parts(&parts)
+	}
+	if j.run.Do != nil {
+		return j.run.Do(ctx, contract.Env{Parts: parts, Text: o.text})
+	}
+	text, err := o.text(j.run.Config.Text)
+	if err != nil {
+		return nil, err
+	}
+	out, err := train.Run(ctx, *j.run.Config, text, parts)
+	if out == nil {
+		return nil, err
+	}
+	return out.History, err
+}
+
+// evidence is what a case's jobs recorded.
+func (p *planned) evidence(oracle contract.Oracle) contract.Evidence {
+	e := contract.Evidence{Case: p.cs.Name, Histories: map[contract.Role]*trace.History{}, Clauses: p.cs.Clauses, Oracle: oracle}
+	for role, j := range p.jobs {
+		if j.history != nil {
+			e.Histories[role] = j.history
+		}
+	}
+	return e
+}
+
+// failures says which runs of the case ended in an error.
+func (p *planned) failures() []string {
+	var out []string
+	for _, role := range roles(p.cs) {
+		if err := p.jobs[role].err; err != nil {
+			out = append(out, fmt.Sprintf("case %s: the %s run ended early: %s", p.cs.Name, role, firstLine(err)))
+		}
+	}
+	return out
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// caseTag is what a saved history's header says about its run.
+func caseTag(id, name string, role contract.Role) string {
+	return id + "/" + name + "/" + string(role)
+}
+
+// save writes the case's histories below dir.
+func (p *planned) save(dir string) error {
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\: `, r) {
+			return '_'
+		}
+		return r
+	}, p.contract.ID+"_"+p.cs.Name)
+	for _, role := range roles(p.cs) {
+		h := p.jobs[role].history
+		if h == nil {
+			continue
+		}
+		tagged := *h
+		tagged.Header.Case = caseTag(p.contract.ID, p.cs.Name, role)
+		if err := tagged.Save(filepath.Join(dir, name, string(role))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

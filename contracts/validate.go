@@ -1,0 +1,159 @@
+package contracts
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/data"
+)
+
+// Validate checks that contracts are complete: IDs in form and unique,
+// documented, every clause with a mutant, every mutant with a clause and a case
+// that is evidence for it. All faults are reported together.
+func Validate(cs []*contract.Contract) error {
+	seen := map[string]bool{}
+	var errs []error
+	for _, c := range cs {
+		v := &validator{c: c}
+		if seen[c.ID] {
+			v.fault("the ID is not unique")
+		}
+		seen[c.ID] = true
+		v.contract()
+		v.clauses()
+		v.mutants(v.cases())
+		errs = append(errs, v.faults...)
+	}
+	return errors.Join(errs...)
+}
+
+type validator struct {
+	c      *contract.Contract
+	faults []error
+}
+
+func (v *validator) fault(format string, args ...any) {
+	v.faults = append(v.faults, fmt.Errorf("contract %s: %s", v.c.ID, fmt.Sprintf(format, args...)))
+}
+
+// need reports a fault unless the field is filled.
+func (v *validator) need(what, field, value string) {
+	if value == "" {
+		v.fault("%s: %s is missing", what, field)
+	}
+}
+
+func (v *validator) contract() {
+	if ok, _ := regexp.MatchString(`^C-[A-Z0-9]+-[0-9]{3}$`, v.c.ID); !ok {
+		v.fault("the ID must look like C-NAME-001")
+	}
+	v.need("contract", "title", v.c.Title)
+	v.need("contract", "statement", v.c.Statement)
+	v.need("contract", "documentation", v.c.Doc)
+	if len(v.c.Clauses) == 0 {
+		v.fault("no clauses")
+	}
+}
+
+func (v *validator) clauses() {
+	for i, cl := range v.c.Clauses {
+		if want := fmt.Sprintf("%s.%d", v.c.ID, i+1); cl.ID != want {
+			v.fault("clause %q: the ID must be %s", cl.ID, want)
+		}
+		v.need(cl.ID, "sentence", cl.Says)
+		v.need(cl.ID, "evidence", cl.Evidence)
+		switch cl.Class {
+		case contract.Exact, contract.Integer:
+		case contract.Bound:
+			v.need(cl.ID, "derivation of the bound", cl.Derivation)
+		default:
+			v.fault("%s: class %q is unknown", cl.ID, cl.Class)
+		}
+		if cl.Check == nil {
+			v.fault("%s: no check", cl.ID)
+		}
+		if !slices.ContainsFunc(v.c.Mutants, func(m contract.Mutant) bool { return m.Clause == cl.ID }) {
+			v.fault("%s: no mutant shows that it can fail", cl.ID)
+		}
+	}
+}
+
+// cases checks the cases of every level and returns those of level 1, which the
+// mutants are applied to, by name.
+func (v *validator) cases() map[string]contract.Case {
+	if v.c.Cases == nil {
+		v.fault("no cases")
+		return nil
+	}
+	var first map[string]contract.Case
+	for level := 1; level <= maxLevel; level++ {
+		byName := map[string]contract.Case{}
+		for _, cs := range v.c.Cases(contract.Options{Level: level, Text: data.Default()}) {
+			if _, twice := byName[cs.Name]; twice || cs.Name == "" {
+				v.fault("level %d: case name %q is empty or not unique", level, cs.Name)
+			}
+			byName[cs.Name] = cs
+			v.oneCase(cs)
+		}
+		if level == 1 {
+			first = byName
+		}
+	}
+	if len(first) == 0 {
+		v.fault("no cases at level 1")
+	}
+	return first
+}
+
+func (v *validator) oneCase(cs contract.Case) {
+	if _, ok := cs.Runs[contract.Test]; !ok {
+		v.fault("case %q: no %s run", cs.Name, contract.Test)
+	}
+	for role, r := range cs.Runs {
+		if (r.Config == nil) == (r.Do == nil) {
+			v.fault("case %q: the %s run needs either a training configuration or a function", cs.Name, role)
+		}
+	}
+	for _, id := range cs.Clauses {
+		if v.clause(id) == nil {
+			v.fault("case %q: clause %q is unknown", cs.Name, id)
+		}
+	}
+}
+
+func (v *validator) clause(id string) *contract.Clause { return clauseOf(v.c, id) }
+
+// clauseOf is the clause of an ID, nil if the contract has none.
+func clauseOf(c *contract.Contract, id string) *contract.Clause {
+	i := slices.IndexFunc(c.Clauses, func(cl *contract.Clause) bool { return cl.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return c.Clauses[i]
+}
+
+func (v *validator) mutants(cases map[string]contract.Case) {
+	seen := map[string]bool{}
+	for _, m := range v.c.Mutants {
+		if seen[m.ID] || m.ID == "" {
+			v.fault("mutant %q: the ID is empty or not unique", m.ID)
+		}
+		seen[m.ID] = true
+		v.need("mutant "+m.ID, "description", m.Says)
+		if m.Break == nil {
+			v.fault("mutant %s: breaks nothing", m.ID)
+		}
+		if v.clause(m.Clause) == nil {
+			v.fault("mutant %s: clause %q is unknown", m.ID, m.Clause)
+		}
+		cs, ok := cases[m.On]
+		if !ok {
+			v.fault("mutant %s: there is no case %q at level 1", m.ID, m.On)
+		} else if cs.Clauses != nil && !slices.Contains(cs.Clauses, m.Clause) {
+			v.fault("mutant %s: case %q is no evidence for clause %s", m.ID, m.On, m.Clause)
+		}
+	}
+}
