@@ -19,7 +19,9 @@ package kerneltest
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -136,15 +138,11 @@ func RunWith(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
 
 // runPattern is the argument of -run that selects exactly one subtest.
 func runPattern(name string) string {
-	out := []byte("^")
-	for i := range len(name) {
-		if name[i] == '/' {
-			out = append(out, "$/^"...)
-			continue
-		}
-		out = append(out, name[i])
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
-	return string(append(out, '$'))
+	return strings.Join(parts, "/")
 }
 
 // Check is the suite for callers without a *testing.T: it reports failing
