@@ -41,6 +41,8 @@ func (q *Queue) Submit(f func(context.Context) error) {
 	defer q.mu.Unlock()
 	if q.closed {
 		q.fail(ErrQueueClosed)
+	}
+	if q.err != nil {
 		return
 	}
 	q.tasks = append(q.tasks, f)

@@ -347,9 +347,9 @@ func suite(algo comm.Algorithm, f func(m *mutant) overrides) commtest.Suite {
 	return commtest.Suite{
 		Canonical: true,
 		Backend:   host,
-		Patience:  2 * time.Second,
+		Patience:  time.Second,
 		Open: func(size int) ([]comm.Communicator, error) {
-			comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: time.Second})
+			comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 500 * time.Millisecond})
 			for i, c := range comms {
 				if f != nil {
 					comms[i] = &mutant{Communicator: c, f: f}

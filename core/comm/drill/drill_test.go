@@ -2,9 +2,11 @@ package drill_test
 
 import (
 	"context"
-	"math"
+	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
@@ -12,9 +14,11 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
+const seed = 7
+
 func host(int) kernels.Backend { return commtest.Host{} }
 
-func open(t testing.TB, size int, algo comm.Algorithm) []comm.Communicator {
+func world(t testing.TB, size int, algo comm.Algorithm) []comm.Communicator {
 	t.Helper()
 	comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
 	if err != nil {
@@ -23,17 +27,203 @@ func open(t testing.TB, size int, algo comm.Algorithm) []comm.Communicator {
 	return comms
 }
 
-func TestEveryRecordOfTheTreeVerifies(t *testing.T) {
-	for _, size := range []int{8} {
-		n := 0
-		for _, r := range drill.Run(t.Context(), open(t, size, comm.Tree), host, 7, 2) {
-			n++
+func plan(size, level int) (all []drill.Record) {
+	for r := range size {
+		all = append(all, drill.Plan(size, r, seed, level)...)
+	}
+	return all
+}
+
+// A run of the tree is the plan plus the expected digests, record by record.
+func TestRunGivesThePlan(t *testing.T) {
+	for size := 1; size <= 8; size++ {
+		got := drill.Run(t.Context(), world(t, size, comm.Tree), host, seed, 0)
+		want := plan(size, 0)
+		for i := range want {
+			want[i].Digest = drill.Expect(want[i])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("world of %d (-plan +run):\n%s", size, diff)
+		}
+		for _, r := range got {
 			if err := drill.Verify(r); err != nil {
-				t.Fatalf("%+v: %v", r, err)
+				t.Fatalf("world of %d: %v", size, err)
 			}
 		}
-		t.Log(size, n)
 	}
 }
-var _ = context.Background
-var _ = math.NaN
+
+func TestThoroughRun(t *testing.T) {
+	for _, r := range drill.Run(t.Context(), world(t, 3, comm.Tree), host, seed, 1) {
+		if err := drill.Verify(r); err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+}
+
+// Other orders of addition fail on Order inputs and on nothing else.
+func TestOrderShowsOnlyInOrderInputs(t *testing.T) {
+	for _, algo := range []comm.Algorithm{comm.Ring, comm.Star} {
+		bad := 0
+		for _, r := range drill.Run(t.Context(), world(t, 5, algo), host, seed, 0) {
+			err := drill.Verify(r)
+			if err != nil && r.Input == drill.Integer {
+				t.Errorf("%s: %+v: %v", algo, r, err)
+			}
+			if err != nil {
+				bad++
+			}
+		}
+		if bad == 0 {
+			t.Errorf("%s of 5 ranks has the tree's bits", algo)
+		}
+	}
+}
+
+func TestPlanHasEveryOperation(t *testing.T) {
+	type variant struct {
+		op, reduction  string
+		input          drill.Input
+		bounds, in     bool
+		whole          bool // group is the world
+		empty, uneven  bool
+		peerIsNotFirst bool
+	}
+	seen := map[variant]bool{}
+	for _, r := range plan(3, 0) {
+		seen[variant{op: r.Op}] = true
+		seen[variant{op: r.Op, whole: len(r.Group) == 3}] = true
+		seen[variant{op: r.Op, empty: r.Count == 0, uneven: r.Count%len(r.Group) != 0}] = true
+		seen[variant{op: r.Op, reduction: r.Reduction, input: r.Input, bounds: r.Bounds != nil, in: r.InPlace}] = true
+		seen[variant{op: r.Op, peerIsNotFirst: r.Peer > r.Group[0]}] = true
+	}
+	var want []variant
+	for _, op := range []string{
+		comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpSend, comm.OpRecv,
+		comm.OpAllReduceInt, comm.OpAllGatherBytes, comm.OpBarrier,
+	} {
+		want = append(want, variant{op: op}, variant{op: op, whole: true}, variant{op: op, empty: true})
+		if op != comm.OpBarrier {
+			want = append(want, variant{op: op, uneven: true})
+		}
+	}
+	for _, in := range []drill.Input{drill.Integer, drill.Order} {
+		for _, op := range []string{"sum", "max"} {
+			want = append(want, variant{op: comm.OpAllReduce, reduction: op, input: in, in: true})
+			for i := range 4 {
+				want = append(want, variant{op: comm.OpReduceScatter, reduction: op, input: in, bounds: i%2 == 1, in: i/2 == 1})
+			}
+		}
+	}
+	want = append(want, variant{op: comm.OpSplit}, variant{op: comm.OpBroadcast, peerIsNotFirst: true})
+	for _, v := range want {
+		if !seen[v] {
+			t.Errorf("the plan lacks %+v", v)
+		}
+	}
+}
+
+// Every field that Expect reads changes the digest it gives, for some record.
+func TestExpectReadsTheRecord(t *testing.T) {
+	records := plan(4, 0)
+	for name, change := range map[string]func(*drill.Record){
+		"seed":  func(r *drill.Record) { r.Seed++ },
+		"count": func(r *drill.Record) { r.Count++; r.Bounds = nil },
+		"input": func(r *drill.Record) {
+			r.Input = map[drill.Input]drill.Input{drill.Integer: drill.Order, drill.Order: drill.Integer}[r.Input]
+		},
+		"reduction": func(r *drill.Record) { r.Reduction = map[string]string{"sum": "max", "max": "sum"}[r.Reduction] },
+		"bounds":    func(r *drill.Record) { r.Bounds = nil },
+		"in place":  func(r *drill.Record) { r.InPlace = !r.InPlace },
+		"peer":      func(r *drill.Record) { r.Peer = r.Group[len(r.Group)-1] },
+		"group":     func(r *drill.Record) { r.Group = append([]int{9}, r.Group...); r.Bounds = nil },
+	} {
+		changed := false
+		for _, r := range records {
+			was := drill.Expect(r)
+			change(&r)
+			changed = changed || drill.Expect(r) != was
+		}
+		if !changed {
+			t.Errorf("changing the %s of any record changes no digest", name)
+		}
+	}
+}
+
+// Sums and maxima over a group are told from the elements of its ranks.
+func TestExpectOfIntegers(t *testing.T) {
+	r := drill.Record{Op: comm.OpAllReduceInt, Group: []int{0}, Peer: -1, Reduction: "sum", Input: drill.Integer, Count: 1, Seed: 3}
+	one := r
+	one.Group = []int{0, 1}
+	other := r
+	other.Rank, other.Group = 1, []int{1}
+	if drill.Expect(r) == drill.Expect(other) || drill.Expect(one) == drill.Expect(r) {
+		t.Error("the sum over two ranks, and those of each, have equal digests")
+	}
+	most := one
+	most.Reduction = "max"
+	if got := drill.Expect(most); got != drill.Expect(r) && got != drill.Expect(other) {
+		t.Error("the maximum over two ranks is neither rank's element")
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	good := drill.Record{Op: comm.OpBroadcast, Rank: 1, Group: []int{0, 1}, Reduction: "sum", Input: drill.Integer, Count: 3, InPlace: true}
+	good.Digest = drill.Expect(good)
+	if err := drill.Verify(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*drill.Record){
+		"digest":       func(r *drill.Record) { r.Digest.A++ },
+		"error":        func(r *drill.Record) { r.Err = "lost" },
+		"operation":    func(r *drill.Record) { r.Op = "all-to-all" },
+		"rank outside": func(r *drill.Record) { r.Rank = 2 },
+		"peer outside": func(r *drill.Record) { r.Peer = -1 },
+		"no group":     func(r *drill.Record) { r.Group = nil },
+		"count":        func(r *drill.Record) { r.Count = -1 },
+		"input":        func(r *drill.Record) { r.Input = "" },
+		"reduction":    func(r *drill.Record) { r.Reduction = "min" },
+		"bounds":       func(r *drill.Record) { r.Op, r.Bounds = comm.OpAllGather, []int{0, 4, 3} },
+	} {
+		r := good
+		change(&r)
+		if err := drill.Verify(r); err == nil {
+			t.Errorf("%s: a record that cannot be right passes", name)
+		}
+		if name != "digest" && name != "error" {
+			r.Digest = drill.Expect(r)
+			if drill.Verify(r) == nil {
+				t.Errorf("%s: the digest of an impossible record passes", name)
+			}
+		}
+	}
+}
+
+func TestRunStopsAtTheFirstError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	records := drill.Run(ctx, world(t, 2, comm.Tree), host, seed, 0)
+	if len(records) != 2 {
+		t.Fatalf("%d records, want one of each rank", len(records))
+	}
+	for _, r := range records {
+		if r.Err == "" || drill.Verify(r) == nil {
+			t.Errorf("record of a failed operation: %+v", r)
+		}
+	}
+}
+
+func TestRecordsSurviveJSON(t *testing.T) {
+	records := drill.Run(t.Context(), world(t, 2, comm.Tree), host, seed, 0)
+	b, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []drill.Record
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(records, back); diff != "" {
+		t.Error(diff)
+	}
+}
