@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+func execute(result error, code int, args ...string) (exit int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	cmd := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return result }}
+	cmd.Flags().Int("number", 0, "a number")
+	exit = Execute(context.Background(), cmd, args, &out, &errs, &code)
+	return exit, out.String(), errs.String()
+}
+
+func TestExecuteMapsErrorsToExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		result error
+		code   int
+		args   []string
+		exit   int
+		stderr string
+	}{
+		{nil, OK, nil, OK, ""},
+		{nil, Violated, nil, Violated, ""},
+		{nil, Inconclusive, []string{"--number", "3"}, Inconclusive, ""},
+		{errors.New("no device"), Violated, nil, CannotRun, "tool: no device\n"},
+		{Usagef("level=%d: must be 1", 7), OK, nil, Usage, "tool: level=7: must be 1\ntool --help"},
+		{nil, OK, []string{"--number", "x"}, Usage, `tool: invalid argument "x"`},
+		{nil, OK, []string{"--letter"}, Usage, "tool: unknown flag: --letter"},
+		{nil, OK, []string{"word"}, Usage, `tool: "word": unexpected argument`},
+	} {
+		exit, stdout, stderr := execute(c.result, c.code, c.args...)
+		if exit != c.exit || !strings.HasPrefix(stderr, c.stderr) || stdout != "" || c.stderr == "" && stderr != "" {
+			t.Errorf("%v, %q: exit %d, stdout %q, stderr %q", c.result, c.args, exit, stdout, stderr)
+		}
+	}
+}
+
+func TestWhyPrefersWhatEndedTheContext(t *testing.T) {
+	err := errors.New("rank 1 is gone")
+	if got := Why(t.Context(), err); got != err {
+		t.Errorf("a live context: %v", got)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("ctrl-c"))
+	if got := Why(ctx, err); !strings.Contains(got.Error(), "interrupted: ctrl-c") {
+		t.Errorf("cancelled: %v", got)
+	}
+	late, stop := context.WithTimeoutCause(t.Context(), 0, errors.New("time is up"))
+	defer stop()
+	<-late.Done()
+	if got := Why(late, nil); !strings.Contains(got.Error(), "timed out: time is up") {
+		t.Errorf("late: %v", got)
+	}
+}
+
+func TestBackendsOpenByName(t *testing.T) {
+	for _, name := range Backends() {
+		open, err := OpenBackend(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Name() != name {
+			t.Errorf("backend %q calls itself %q", name, a.Name())
+		}
+		if b, _ := open(1); a == b {
+			t.Errorf("backend %q: two ranks share one, so their memory is not told apart", name)
+		}
+	}
+	var usage *UsageError
+	if _, err := OpenBackend("abacus"); !errors.As(err, &usage) {
+		t.Errorf("an unknown backend: %v", err)
+	}
+}
+
+func TestPresetReadsFiles(t *testing.T) {
+	write := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	sizes := `{"vocab":256,"hidden":8,"layers":1,"heads":2,"kv_heads":1,"head_dim":4,"intermediate":8,"seq_len":8}`
+	c, err := Preset(write("mine.json", sizes))
+	if err != nil || c.Model.Name != "mine" || c.Model.Hidden != 8 || c.Sequences != 16 {
+		t.Errorf("%v, %+v", err, c)
+	}
+	for content, want := range map[string]string{
+		"":               "EOF",
+		"{}":             "vocab=0",
+		`{"hiden":8}`:    "hiden",
+		`{"vocab":1e99}`: "number",
+		"[8]":            "unmarshal",
+	} {
+		if _, err := Preset(write("bad.json", content)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "bad.json") {
+			t.Errorf("%q: %v, want the file and %q", content, err, want)
+		}
+	}
+}
+
+func TestFreshDirRefusesOldHistories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if err := FreshDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "report.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := FreshDir(dir); err != nil {
+		t.Errorf("a report does not matter: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "0000"+trace.Extension), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var usage *UsageError
+	if err := FreshDir(filepath.Dir(dir)); !errors.As(err, &usage) {
+		t.Errorf("a history below it: %v", err)
+	}
+}
+
+func TestFilesAreNoTerminals(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if Terminal(f) || Terminal(new(bytes.Buffer)) || Width(f) != 80 {
+		t.Error("a file or buffer counts as a terminal")
+	}
+}

@@ -1,0 +1,143 @@
+// Command verify checks contracts: it trains on this machine (or reads recorded
+// histories), judges what happened, and says held, violated or inconclusive.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+)
+
+// options are the flags.
+type options struct {
+	contracts, plans, formats                    []string
+	config, data, history, backend, explain, out string
+	seed                                         uint64
+	steps, level, expectRanks                    int
+	selfTest, list                               bool
+	timeout, duration                            time.Duration
+}
+
+const long = `Check that this machine trains correctly.
+
+Each contract is a statement about training. verify runs the training core under
+several parallel plans, records what happens, and judges every clause of the
+statement on that evidence. Results go to stdout, errors to stderr.
+
+` + cli.ExitCodes
+
+const examples = `  verify                                    all contracts, in seconds
+  verify --contract C-DDP-001 --plan dp=2 --plan dp=4,microbatches=2
+  verify --plan "dp=2; dp=4,microbatches=2" --config odd --data book.txt
+  verify --self-test                        prove that every check can fail
+  verify --format text,json,junit --out out reports and histories as files
+  verify --history out/histories            judge recorded runs again
+  verify --level 3 --duration 8h            soak
+  verify --explain C-DDP-001`
+
+// run is the command: results to stdout, errors to stderr, the exit code returned.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd, code := command(stdout, stderr)
+	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+}
+
+// command is the command with its flags, and where its exit code will be.
+func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
+	var o options
+	code := new(int)
+	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: long, Example: examples}
+	o.flags(cmd.Flags())
+	for _, with := range []string{"list", "explain", "self-test", "plan", "config", "seed", "steps", "level", "duration"} {
+		cmd.MarkFlagsMutuallyExclusive("history", with)
+	}
+	for _, with := range []string{"explain", "self-test", "out", "format"} {
+		cmd.MarkFlagsMutuallyExclusive("list", with)
+	}
+	for _, with := range []string{"plan", "config", "seed", "steps", "duration"} {
+		cmd.MarkFlagsMutuallyExclusive("self-test", with)
+	}
+	cmd.MarkFlagsMutuallyExclusive("explain", "self-test")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := o.execute(cmd.Context(), cmd.Flags(), stdout, stderr)
+		*code = c
+		return err
+	}
+	return cmd, code
+}
+
+func (o *options) flags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringSliceVar(&o.contracts, "contract", []string{"all"}, "contract `IDs`, separated by commas, or all")
+	f.StringArrayVar(&o.plans, "plan", nil, "parallel `plans` instead of the contract's own; repeatable, or separated by ; or blanks")
+	f.StringVar(&o.config, "config", "", "named model `configuration` instead of the contract's own")
+	f.StringVar(&o.data, "data", "", "training text `FILE` (default: the built-in text; golden cases keep that)")
+	f.StringVar(&o.history, "history", "", "judge the runs recorded below `DIR` instead of running")
+	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
+	f.StringVar(&o.backend, "backend", "ref", "compute backend")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
+	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own)")
+	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")
+	f.BoolVar(&o.selfTest, "self-test", false, "run the contracts' mutants: every clause must catch its own")
+	f.BoolVar(&o.list, "list", false, "list contracts and clauses")
+	f.StringVar(&o.explain, "explain", "", "say what the contract `ID` means, how it is judged and what it finds")
+	f.StringSliceVar(&o.formats, "format", []string{"text"}, "report `formats`: text, json, junit; several need --out")
+	f.StringVar(&o.out, "out", "", "write reports and histories into the empty directory `DIR`")
+	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long (default: never)")
+	f.DurationVar(&o.duration, "duration", 0, "with --level 3: repeat until this long has passed")
+}
+
+func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
+	if err := contracts.Validate(contracts.All()); err != nil {
+		return cli.CannotRun, err
+	}
+	switch {
+	case o.list:
+		return list(stdout)
+	case flags.Changed("explain"):
+		return explain(stdout, o.explain)
+	}
+	cs, err := o.selected()
+	if err != nil {
+		return cli.Usage, err
+	}
+	if err := o.check(flags); err != nil {
+		return cli.Usage, err
+	}
+	if o.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout %s has passed", o.timeout))
+		defer stop()
+	}
+	return o.verify(ctx, cs, stdout, stderr)
+}
+
+// selected are the contracts that --contract names.
+func (o *options) selected() ([]*contract.Contract, error) {
+	var out []*contract.Contract
+	seen := map[string]bool{}
+	for _, id := range o.contracts {
+		if id == "all" {
+			return contracts.All(), nil
+		}
+		c, err := contracts.Find(id)
+		if err != nil {
+			return nil, cli.AsUsage(err)
+		}
+		if !seen[c.ID] {
+			out = append(out, c)
+		}
+		seen[c.ID] = true
+	}
+	if len(out) == 0 {
+		return nil, cli.Usagef("contract: none is named; verify --list shows them")
+	}
+	return out, nil
+}

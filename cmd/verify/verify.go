@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/bound"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// verify runs or reads, judges and writes.
+func (o *options) verify(ctx context.Context, cs []*contract.Contract, stdout, stderr io.Writer) (int, error) {
+	opts, err := o.driver(stderr)
+	if err != nil {
+		return cli.Usage, err
+	}
+	if o.history == "" {
+		if err := opts.Check(cs); err != nil {
+			return cli.Usage, cli.AsUsage(err)
+		}
+	}
+	if o.out != "" {
+		if err := cli.FreshDir(o.out); err != nil {
+			return cli.CannotRun, err
+		}
+	}
+	r, err := o.judged(ctx, cs, opts)
+	if wrong := new(contracts.OptionError); errors.As(err, &wrong) {
+		return cli.Usage, cli.AsUsage(wrong.Err)
+	}
+	if r == nil || ctx.Err() != nil {
+		return cli.CannotRun, cli.Why(ctx, err)
+	}
+	if werr := o.write(r, stdout); werr != nil {
+		return cli.CannotRun, errors.Join(err, werr)
+	}
+	if err != nil {
+		if r.Verdict != contract.Violated {
+			return cli.CannotRun, err
+		}
+		fmt.Fprintf(stderr, "verify: %v\n", err)
+	}
+	return exitCode(r.Verdict), nil
+}
+
+// driver is what the flags ask of package contracts.
+func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
+	open, err := cli.OpenBackend(o.backend)
+	if err != nil {
+		return contracts.Options{}, err
+	}
+	text, err := cli.Text(o.data)
+	if err != nil {
+		return contracts.Options{}, cli.AsUsage(err)
+	}
+	opts := contracts.Options{
+		Options: contract.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
+			Backend: o.backend, Text: text},
+		Parts: train.Parts{Backend: open}, Texts: cli.Text, ExpectRanks: o.expectRanks, Environment: report.Here(),
+		Oracle: bound.NewOracle(cli.Text),
+	}
+	if o.history == "" {
+		opts.Environment.Backend = o.backend
+	}
+	if o.out != "" && o.history == "" && !o.selfTest {
+		opts.Histories = filepath.Join(o.out, "histories")
+	}
+	if cli.Terminal(stderr) {
+		opts.Progress = func(what string) { fmt.Fprintf(stderr, "\r\x1b[K%.*s\r", cli.Width(stderr)-1, what) }
+	}
+	return opts, nil
+}
+
+// judged makes the report in the way that the flags ask for.
+func (o *options) judged(ctx context.Context, cs []*contract.Contract, opts contracts.Options) (*report.Report, error) {
+	switch {
+	case o.history != "":
+		return contracts.JudgeHistories(ctx, o.history, cs, opts)
+	case o.selfTest:
+		return contracts.SelfTest(ctx, cs, opts)
+	case o.duration > 0:
+		return soak(ctx, cs, opts, o.duration)
+	}
+	return contracts.Verify(ctx, cs, opts)
+}
+
+// soak repeats the verification until d has passed or something is not as it
+// should be; a repetition that has begun is finished.
+func soak(ctx context.Context, cs []*contract.Contract, opts contracts.Options, d time.Duration) (*report.Report, error) {
+	begun := time.Now()
+	sum, err := contracts.Verify(ctx, cs, opts)
+	for err == nil && sum.Verdict == contract.Held && time.Since(begun) < d {
+		// Histories of the first repetition are kept; equal ones need no space.
+		opts.Histories = ""
+		var r *report.Report
+		if r, err = contracts.Verify(ctx, cs, opts); r != nil {
+			sum.Add(r)
+		}
+	}
+	return sum, err
+}
+
+// write puts the report on stdout, or into files that are complete or absent.
+func (o *options) write(r *report.Report, stdout io.Writer) error {
+	writers := map[string]func(io.Writer) error{
+		"text":  func(w io.Writer) error { return report.Text(w, r, report.TextOptions{Color: cli.Terminal(w)}) },
+		"json":  func(w io.Writer) error { return report.JSON(w, r) },
+		"junit": func(w io.Writer) error { return report.JUnit(w, r) },
+	}
+	if o.out == "" {
+		return writers[o.formats[0]](stdout)
+	}
+	for _, f := range o.formats {
+		if err := trace.WriteFile(filepath.Join(o.out, formats()[f]), writers[f]); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(stdout, "%s: reports in %s%c\n", r.Verdict, o.out, os.PathSeparator)
+	return err
+}
+
+// exitCode is the exit code of a verdict.
+func exitCode(v contract.Verdict) int {
+	switch v {
+	case contract.Held:
+		return cli.OK
+	case contract.Violated:
+		return cli.Violated
+	}
+	return cli.Inconclusive
+}
