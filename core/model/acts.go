@@ -13,7 +13,6 @@ type Acts struct {
 	cap   int
 	batch Batch
 
-	in     kernels.Tensor // n x H: what a stage without the embedding was given
 	blocks []blockActs
 	x      kernels.Tensor // n x H: input of the final norm, or the stage's output
 	norm   kernels.Tensor
@@ -48,7 +47,6 @@ func (a *Acts) layout(m *Model, seqs int, mem *arena) {
 	c := &m.c
 	n := seqs * c.SeqLen
 	qw, kw, iw := m.s.heads.Len()*c.HeadDim, m.s.kv.Len()*c.HeadDim, m.s.inter.Len()
-	a.in = mem.take(n, c.Hidden)
 	next := mem.take(n, c.Hidden)
 	for i := range a.blocks {
 		b := &a.blocks[i]
@@ -92,7 +90,7 @@ func (m *Model) FreeActs(a *Acts) { m.be.Free(a.buf) }
 func (m *Model) In(a *Acts, seqs int) kernels.Tensor {
 	a.seqs = seqs
 	a.layout(m, seqs, &arena{buf: a.buf})
-	return a.in
+	return a.blocks[0].x
 }
 
 // Out is the stage's output after Forward.

@@ -98,6 +98,7 @@ func (m *Model) blockBackward(ctx context.Context, u int, a *blockActs, dy, dx k
 	if err := m.sum(ctx, s.dn); err != nil {
 		return err
 	}
+	m.tap(u, Backward, "dmlp", s.dn, shard.Range{Hi: m.c.Hidden}, m.c.Hidden)
 	// dy becomes the gradient of x1: dy + d(branch).
 	be.RMSNormGrad(dy, g(pNorm2), s.dn, a.x1, a.rstd2, w(pNorm2), dy)
 
@@ -129,6 +130,7 @@ func (m *Model) blockBackward(ctx context.Context, u int, a *blockActs, dy, dx k
 	if err := m.sum(ctx, s.dn); err != nil {
 		return err
 	}
+	m.tap(u, Backward, "dattn", s.dn, shard.Range{Hi: m.c.Hidden}, m.c.Hidden)
 	be.RMSNormGrad(dx, g(pNorm1), s.dn, a.x, a.rstd1, w(pNorm1), dy)
 	return nil
 }

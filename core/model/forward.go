@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -43,8 +44,7 @@ func (m *Model) Forward(ctx context.Context, a *Acts, b Batch) error {
 func (m *Model) embed(ctx context.Context, a *Acts, b Batch) error {
 	x := a.blocks[0].x
 	if !m.part.First {
-		m.be.Copy(x, a.in)
-		return nil
+		return nil // the owner has put it there
 	}
 	if err := m.before(ctx, 0, Forward); err != nil {
 		return err
@@ -55,6 +55,7 @@ func (m *Model) embed(ctx context.Context, a *Acts, b Batch) error {
 			return err
 		}
 	}
+	m.tap(0, Forward, "embed", x, shard.Range{Hi: m.c.Hidden}, m.c.Hidden)
 	return m.after(ctx, 0, Forward)
 }
 
@@ -72,6 +73,9 @@ func (m *Model) blockForward(ctx context.Context, u int, a *blockActs, out kerne
 		be.AddBias(a.k, w(pBiases+1))
 		be.AddBias(a.v, w(pBiases+2))
 	}
+	m.tap(u, Forward, "q", a.q, m.columns(m.s.heads), m.c.QDim())
+	m.tap(u, Forward, "k", a.k, m.columns(m.s.kv), m.c.KVDim())
+	m.tap(u, Forward, "v", a.v, m.columns(m.s.kv), m.c.KVDim())
 	be.Rope(a.q, m.cos, m.sin, false)
 	be.Rope(a.k, m.cos, m.sin, false)
 	be.Attention(a.o, a.p, a.q, a.k, a.v, m.attention(seqs))
@@ -80,6 +84,8 @@ func (m *Model) blockForward(ctx context.Context, u int, a *blockActs, out kerne
 	if err := m.sum(ctx, y); err != nil {
 		return err
 	}
+	all := shard.Range{Hi: m.c.Hidden}
+	m.tap(u, Forward, "attn", y, all, m.c.Hidden)
 	be.Residual(a.x1, a.x, y, m.linearBias(m.w, u, 0))
 
 	be.RMSNorm(a.n2, a.rstd2, a.x1, w(pNorm2), m.c.NormEps)
@@ -89,11 +95,14 @@ func (m *Model) blockForward(ctx context.Context, u int, a *blockActs, out kerne
 		be.AddBias(a.gate, m.linearBias(m.w, u, 1))
 		be.AddBias(a.up, m.linearBias(m.w, u, 2))
 	}
+	m.tap(u, Forward, "gate", a.gate, m.s.inter, m.c.Intermediate)
+	m.tap(u, Forward, "up", a.up, m.s.inter, m.c.Intermediate)
 	be.SwiGLU(a.h, a.gate, a.up)
 	be.MatMulNT(y, a.h, w(pDown), m.downGroups)
 	if err := m.sum(ctx, y); err != nil {
 		return err
 	}
+	m.tap(u, Forward, "mlp", y, all, m.c.Hidden)
 	be.Residual(out, a.x1, y, m.linearBias(m.w, u, 3))
 	return nil
 }
@@ -128,6 +137,7 @@ func (m *Model) lossForward(ctx context.Context, a *Acts, b Batch) error {
 	be, first := m.be, m.s.vocab.Lo
 	be.RMSNorm(a.norm, a.rstd, a.x, m.weight(u, 0), m.c.NormEps)
 	be.MatMulNT(a.logits, a.norm, m.weight(hu, hp), nil)
+	m.tap(gu, Forward, "logits", a.logits, m.s.vocab, m.c.Vocab)
 	top, target, sum := a.stats[0], a.stats[1], a.stats[2]
 	be.LogitsMax(top, target, a.logits, b.Targets, first)
 	if err := m.vocabReduce(ctx, top, kernels.Max); err != nil {

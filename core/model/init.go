@@ -13,10 +13,8 @@ import (
 // normal number that is a function of (seed, name, element index of the logical
 // tensor) alone, rounded once. So every shard builds itself.
 func (c *Config) Initial(p *Param, local shard.Range, seed uint64, dst []float32) {
-	name, std := p.Name, c.InitStd
+	std := c.InitStd
 	switch {
-	case p.Name == HeadName && c.Tied:
-		name = EmbedName
 	case strings.HasSuffix(p.Name, ".bias"):
 		std = c.InitBias
 	case !p.Decays:
@@ -25,11 +23,11 @@ func (c *Config) Initial(p *Param, local shard.Range, seed uint64, dst []float32
 		}
 		return
 	}
-	id, cols := kernels.TensorID(name), p.C.Len()
+	cols := p.C.Len()
 	for i := range dst {
 		e := local.Lo + i
 		index := (p.R.Lo+e/cols)*p.Cols + p.C.Lo + e%cols
-		dst[i] = float32(std * num.Normal(seed, id, uint64(index)))
+		dst[i] = float32(std * num.Normal(seed, p.ID, uint64(index)))
 	}
 }
 
@@ -38,7 +36,6 @@ func (c *Config) Initial(p *Param, local shard.Range, seed uint64, dst []float32
 // rows x cols at its place: at most a partial row, whole rows, a partial row.
 func (p *Param) Places(local shard.Range, f func(r shard.Range, rows, cols int, at kernels.Place)) {
 	cols := p.C.Len()
-	id := kernels.TensorID(p.Name)
 	for lo := local.Lo; lo < local.Hi; {
 		row, col := lo/cols, lo%cols
 		rows, width := 1, min(cols-col, local.Hi-lo)
@@ -47,7 +44,7 @@ func (p *Param) Places(local shard.Range, f func(r shard.Range, rows, cols int, 
 		}
 		n := rows * width
 		f(shard.Range{Lo: lo, Hi: lo + n}, rows, width, kernels.Place{
-			ID: id, First: uint64((p.R.Lo+row)*p.Cols + p.C.Lo + col), RowStride: uint64(p.Cols)})
+			ID: p.ID, First: uint64((p.R.Lo+row)*p.Cols + p.C.Lo + col), RowStride: uint64(p.Cols)})
 		lo += n
 	}
 }

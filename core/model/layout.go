@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Part is the share of the model that a rank holds.
@@ -25,7 +26,10 @@ func Whole(c Config) Part {
 // a logical Rows x Cols tensor (vectors have one row), row-major at Off of the
 // rank's flat buffers.
 type Param struct {
-	Name       string
+	Name string
+	// ID is the identity under which elements are hashed and initialised: that of
+	// the embedding for a tied head.
+	ID         uint64
 	Unit       int // index in Layout.Units
 	Rows, Cols int
 	R, C       shard.Range
@@ -54,6 +58,7 @@ type Unit struct {
 
 // Layout is the table of a rank's flat parameter and gradient buffers.
 type Layout struct {
+	Part   Part
 	Params []Param
 	Units  []Unit
 	// Owned is the length of the prefix that has an optimizer state: all but
@@ -128,6 +133,7 @@ func (p Part) Check(c Config) error {
 // NewLayout lays out the part of a valid configuration.
 func NewLayout(c Config, p Part) Layout {
 	b := layoutBuilder{first: p.Tensor.Index == 0}
+	b.Part = p
 	s := p.split(c)
 	hidden, one := shard.Range{Hi: c.Hidden}, shard.Range{Hi: 1}
 	vocabOnce := p.VocabParallel || b.first
@@ -149,6 +155,7 @@ func NewLayout(c Config, p Part) Layout {
 	if p.Last && c.Tied {
 		b.unit(HeadUnit)
 		b.matrix(HeadName, c.Vocab, c.Hidden, s.vocab, hidden, false)
+		b.Params[len(b.Params)-1].ID = kernels.TensorID(EmbedName)
 		b.Grads = b.off
 		if !p.First {
 			b.Weights = b.off
@@ -169,7 +176,7 @@ func (b *layoutBuilder) unit(name string) {
 
 func (b *layoutBuilder) add(p Param) {
 	u := &b.Units[len(b.Units)-1]
-	p.Unit, p.Off = len(b.Units)-1, b.off
+	p.Unit, p.Off, p.ID = len(b.Units)-1, b.off, kernels.TensorID(p.Name)
 	u.Params = append(u.Params, len(b.Params))
 	b.Params = append(b.Params, p)
 	b.off += p.Len()

@@ -34,6 +34,12 @@ type Hooks interface {
 	After(ctx context.Context, unit int, ph Phase) error
 }
 
+// Tap is shown tensor x of a unit: rows of tokens, columns [cols.Lo, cols.Hi) of
+// full ones (a slice on a tensor-parallel rank, all where it is replicated).
+// Forward names: embed, q, k, v, attn, gate, up, mlp, logits; backward: dmlp and
+// dattn, the gradients that the branches give their input.
+type Tap func(unit int, ph Phase, name string, x kernels.Tensor, cols shard.Range, full int)
+
 // Model is one rank's part of a decoder. Weights and gradients are bound by
 // their owner, unit by unit; the model owns tables and scratch.
 type Model struct {
@@ -43,6 +49,8 @@ type Model struct {
 	// TP sums over the tensor-parallel ranks, KV over the ranks that hold the
 	// same KV head; nil where there is one rank.
 	TP, KV Reducer
+	// Tap, if not nil, is shown activations and their gradients as they arise.
+	Tap Tap
 
 	be   kernels.Backend
 	c    Config
@@ -153,10 +161,13 @@ func Rotary(t, dim int, theta float64) (cos, sin []float64) {
 	return cos, sin
 }
 
-// Bind gives unit u its weights and gradients, flat, of the unit's length. A
-// tied head on the rank with the embedding has no weights of its own: w is
-// ignored. Either may be absent until it is needed.
-func (m *Model) Bind(u int, w, g kernels.Tensor) { m.w[u], m.g[u] = w, g }
+// BindWeights gives unit u its weights, flat, of the unit's length; absent until
+// they are needed. A tied head on the rank with the embedding has none: it reads
+// the embedding's unless it is given its own.
+func (m *Model) BindWeights(u int, w kernels.Tensor) { m.w[u] = w }
+
+// BindGrads gives unit u the buffer that backward passes add its gradient to.
+func (m *Model) BindGrads(u int, g kernels.Tensor) { m.g[u] = g }
 
 // BindLoss gives the one-element accumulator of the summed loss.
 func (m *Model) BindLoss(loss kernels.Tensor) { m.loss = loss }
@@ -193,7 +204,7 @@ func (m *Model) head() (unit, place int) {
 	switch {
 	case !m.c.Tied:
 		return m.final(), 1
-	case m.part.First:
+	case m.part.First && m.w[m.final()+1].Absent():
 		return 0, 0
 	}
 	return m.final() + 1, 0
@@ -219,6 +230,17 @@ func (m *Model) after(ctx context.Context, u int, ph Phase) error {
 		return nil
 	}
 	return m.Hooks.After(ctx, u, ph)
+}
+
+func (m *Model) tap(u int, ph Phase, name string, x kernels.Tensor, cols shard.Range, full int) {
+	if m.Tap != nil {
+		m.Tap(u, ph, name, x, cols, full)
+	}
+}
+
+// columns gives the columns that heads r fill.
+func (m *Model) columns(r shard.Range) shard.Range {
+	return shard.Range{Lo: r.Lo * m.c.HeadDim, Hi: r.Hi * m.c.HeadDim}
 }
 
 // sum finishes a grouped sum over the tensor-parallel ranks.

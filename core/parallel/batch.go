@@ -27,13 +27,13 @@ type Item struct {
 // micro-batches. sequences gives a worker's share of the global batch.
 func Items(p plan.Plan, c model.Config, dpRank int, sequences func(worker int) ([]data.Sequence, []int64)) []Item {
 	workers := p.RankWorkers(c, dpRank)
-	per := p.MicroBatches / workers.Len()
+	per := p.MicroBatches / len(workers)
 	items := make([]Item, 0, p.MicroBatches)
-	for w := workers.Lo; w < workers.Hi; w++ {
+	for i, w := range workers {
 		seqs, ids := sequences(w)
 		for j := range per {
 			r := shard.Part{Index: j, Size: per}.Of(len(seqs))
-			it := Item{Worker: w, Index: w - workers.Lo, Micro: len(items), IDs: ids[r.Lo:r.Hi], Present: len(seqs) > 0, EndsWorker: j == per-1}
+			it := Item{Worker: w, Index: i, Micro: len(items), IDs: ids[r.Lo:r.Hi], Present: len(seqs) > 0, EndsWorker: j == per-1}
 			it.Batch.Seqs = r.Len()
 			for _, s := range seqs[r.Lo:r.Hi] {
 				it.Batch.Tokens = append(it.Batch.Tokens, s.Tokens...)
@@ -53,6 +53,6 @@ func Items(p plan.Plan, c model.Config, dpRank int, sequences func(worker int) (
 func MaxSequences(p plan.Plan, c model.Config, sequences int) int {
 	d := p.Workers(c)
 	worker := (sequences + d - 1) / d
-	per := p.MicroBatches / p.RankWorkers(c, 0).Len()
+	per := p.MicroBatches / len(p.RankWorkers(c, 0))
 	return (worker + per - 1) / per
 }

@@ -20,7 +20,12 @@ const (
 	KindChanged Kind = "changed"
 	KindDiff    Kind = "diff"
 	KindUnmoved Kind = "unmoved"
-	KindDrill   Kind = "drill" // one collective of a communicator drill (C-COMM-001)
+	KindDrill   Kind = "drill"   // one collective of a communicator drill (C-COMM-001)
+	KindGather  Kind = "gather"  // ZeRO stage 3: What "gather" or "release" of a unit's weights
+	KindMemory  Kind = "memory"  // What: live bytes (Count) and peak (Bytes) of weights, grads, moments, state
+	KindTap     Kind = "tap"     // activation or its gradient: What, Unit, Tensor, Micro, Digest over columns [Lo, Hi)
+	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Count rows, Digest
+	KindLive    Kind = "live"    // pipeline: Count micro-batches whose activations are held
 	KindEnd     Kind = "end"
 )
 

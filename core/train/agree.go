@@ -23,10 +23,10 @@ func (r *rank) agree(ctx context.Context, step int) error {
 		return nil
 	}
 	ctx = comm.WithLabel(ctx, comm.Label{Group: "dp", Tensor: "agree", Step: step})
-	states := append([]state{{trace.Weight, r.ddp.Weights}}, r.momentStates()...)
+	states := r.replicas()
 	var mine []byte
 	for _, s := range states {
-		mine = appendDigest(mine, r.digestOf(s.at, r.ddp.Owned()))
+		mine = appendDigest(mine, s.digest(r.be, s.Range))
 	}
 	all, err := r.dp.AllGatherBytes(ctx, mine)
 	if err != nil {
@@ -50,15 +50,32 @@ func (r *rank) agree(ctx context.Context, step int) error {
 	return nil
 }
 
+// state is what all data-parallel ranks should hold equal: a range of a chunk's
+// flat layout.
 type state struct {
-	what string
-	at   kernels.Tensor
+	shard.Range
+	what   string
+	at     kernels.Tensor
+	layout *model.Layout
 }
 
-func (r *rank) momentStates() []state {
+// replicas lists the rank's replicated state.
+func (r *rank) replicas() []state {
 	var out []state
-	for i, name := range r.opt.Moments() {
-		out = append(out, state{name, r.moments[i]})
+	for _, c := range r.chunks {
+		weights, moments := c.Replicated()
+		if weights {
+			for _, p := range c.State() {
+				out = append(out, state{p.Range, trace.Weight, p.W, &c.model.Layout})
+			}
+		}
+		if moments {
+			for _, p := range c.Pieces() {
+				for i, name := range r.opt.Moments() {
+					out = append(out, state{p.Range, name, p.M[i], &c.model.Layout})
+				}
+			}
+		}
 	}
 	return out
 }
@@ -69,11 +86,12 @@ func appendDigest(b []byte, d kernels.Digest) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, d.A), d.B)
 }
 
-// digestOf is the digest of elements x of the flat buffer at.
-func (r *rank) digestOf(at kernels.Tensor, x shard.Range) kernels.Digest {
+// digest is the digest of elements x of the state.
+func (s *state) digest(be kernels.Backend, x shard.Range) kernels.Digest {
 	var d kernels.Digest
-	r.model.Layout.Pieces(x, func(p *model.Param, local shard.Range) {
-		d.Add(parallel.Digest(r.be, p, local, at.Range(p.Off+local.Lo, p.Off+local.Hi)))
+	s.layout.Pieces(x, func(p *model.Param, local shard.Range) {
+		at := local.Shift(p.Off - s.Lo)
+		d.Add(parallel.Digest(be, p, local, s.at.Range(at.Lo, at.Hi)))
 	})
 	return d
 }
@@ -81,11 +99,11 @@ func (r *rank) digestOf(at kernels.Tensor, x shard.Range) kernels.Digest {
 // descend halves the range in which ranks 0 and peer of the data-parallel group
 // differ until one element is left. Every rank takes part, so all know it.
 func (r *rank) descend(ctx context.Context, step int, s state, peer int) error {
-	x := r.ddp.Owned()
+	x := s.Range
 	for x.Len() > 1 {
 		mid := x.Lo + x.Len()/2
 		low := shard.Range{Lo: x.Lo, Hi: mid}
-		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, r.digestOf(s.at, low)))
+		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, s.digest(r.be, low)))
 		if err != nil {
 			return err
 		}
@@ -96,7 +114,7 @@ func (r *rank) descend(ctx context.Context, step int, s state, peer int) error {
 		}
 	}
 	var v [1]float32
-	if err := r.be.Read(v[:], s.at.Range(x.Lo, x.Hi)); err != nil {
+	if err := r.be.Read(v[:], s.at.Range(x.Lo-s.Lo, x.Hi-s.Lo)); err != nil {
 		return err
 	}
 	all, err := r.dp.AllGatherBytes(ctx, binary.LittleEndian.AppendUint32(nil, kernels.Bits(v[0])))
@@ -106,10 +124,10 @@ func (r *rank) descend(ctx context.Context, step int, s state, peer int) error {
 	ranks := r.dp.Ranks()
 	ev := trace.Event{Kind: trace.KindDiff, Step: step, What: s.what, Ranks: []int{ranks[0], ranks[peer]},
 		Want: binary.LittleEndian.Uint32(all[0]), Got: binary.LittleEndian.Uint32(all[peer])}
-	r.model.Layout.Pieces(x, func(p *model.Param, local shard.Range) {
+	s.layout.Pieces(x, func(p *model.Param, local shard.Range) {
 		p.Places(local, func(_ shard.Range, _, _ int, at kernels.Place) { ev.Tensor, ev.Index = p.Name, int64(at.First) })
 	})
-	r.ev.Record(ev)
+	r.log.Record(ev)
 	if r.cfg.Evidence.KeepGoing {
 		return nil
 	}

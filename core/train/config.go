@@ -52,6 +52,9 @@ type Evidence struct {
 	// Capture attaches the elements themselves to the digests of weights,
 	// moments and reduced gradients.
 	Capture bool `json:"capture,omitempty"`
+	// Taps records digests of activations and of their gradients, per block and
+	// micro-batch.
+	Taps bool `json:"taps,omitempty"`
 	// KeepGoing records a difference between replicas and goes on; otherwise the
 	// first one is an error on all ranks.
 	KeepGoing bool `json:"keep_going,omitempty"`
@@ -130,8 +133,10 @@ func Preset(name string) (Config, error) {
 type Parts struct {
 	// Backend makes rank's backend. Ranks may share one.
 	Backend func(rank int) (kernels.Backend, error)
-	// Comm decorates rank's data-parallel communicators, outside the recorded one.
-	Comm func(rank int, c comm.Communicator) comm.Communicator
+	// Comm decorates each of rank's communicators, outside the recorded one;
+	// group is "world", "dp", "tp", "kv" or "pp". The data-parallel group has two,
+	// one of which works beside the computation.
+	Comm func(rank int, group string, c comm.Communicator) comm.Communicator
 	// Optimizer decorates rank's optimizer.
 	Optimizer func(rank int, o optim.Optimizer) optim.Optimizer
 	// Source decorates rank's data.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -87,7 +88,8 @@ func runRanks(ctx context.Context, cfg Config, set *data.Set, parts Parts, backe
 		})
 	}
 	wg.Wait()
-	return losses[0], first
+	last := cfg.Plan.Dims().Rank(mesh.Coord{PP: cfg.Plan.Dims().PP - 1})
+	return losses[last], first
 }
 
 // observe records an operation that ended on a rank.

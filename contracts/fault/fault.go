@@ -1,0 +1,143 @@
+// Package fault breaks training runs from outside: every fault is a change of
+// train.Parts that decorates a communicator, backend, optimizer, source or a
+// rank's configuration. Decorators embed what they decorate, so whatever they
+// do not break passes through. Production code knows none of them.
+//
+// Ranks are world ranks, steps count optimizer steps from 0, units are those of
+// model.Layout ("embed", "block.0", "final", "head").
+package fault
+
+import (
+	"sync"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Fault changes the parts that a run is made of.
+type Fault func(*train.Parts)
+
+// All applies several faults in order; later ones decorate earlier ones.
+func All(faults ...Fault) Fault {
+	return func(p *train.Parts) {
+		for _, f := range faults {
+			f(p)
+		}
+	}
+}
+
+// onComm decorates every data-parallel communicator.
+func onComm(p *train.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
+	before := p.Comm
+	p.Comm = func(rank int, group string, c comm.Communicator) comm.Communicator {
+		if before != nil {
+			c = before(rank, group, c)
+		}
+		if group != "dp" {
+			return c
+		}
+		return decorate(rank, c)
+	}
+}
+
+// onBackend decorates every rank's backend.
+func onBackend(p *train.Parts, decorate func(rank int, be kernels.Backend) kernels.Backend) {
+	before := p.Backend
+	p.Backend = func(rank int) (kernels.Backend, error) {
+		be, err := before(rank)
+		if err != nil {
+			return nil, err
+		}
+		return decorate(rank, be), nil
+	}
+}
+
+// onOptimizer decorates every rank's optimizer.
+func onOptimizer(p *train.Parts, decorate func(rank int, o optim.Optimizer) optim.Optimizer) {
+	before := p.Optimizer
+	p.Optimizer = func(rank int, o optim.Optimizer) optim.Optimizer {
+		if before != nil {
+			o = before(rank, o)
+		}
+		return decorate(rank, o)
+	}
+}
+
+// onSource decorates every rank's data.
+func onSource(p *train.Parts, decorate func(rank int, s train.Source) train.Source) {
+	before := p.Source
+	p.Source = func(rank int, s train.Source) train.Source {
+		if before != nil {
+			s = before(rank, s)
+		}
+		return decorate(rank, s)
+	}
+}
+
+// Config changes what a rank believes the configuration to be.
+func Config(change func(rank int, c *train.Config)) Fault {
+	return func(p *train.Parts) {
+		before := p.Config
+		p.Config = func(rank int, c train.Config) train.Config {
+			if before != nil {
+				c = before(rank, c)
+			}
+			change(rank, &c)
+			return c
+		}
+	}
+}
+
+// Seed gives every rank a seed of its own: seed + rank.
+func Seed() Fault {
+	return Config(func(rank int, c *train.Config) { c.Seed += uint64(rank) })
+}
+
+// FixedSeed makes every rank ignore the seed it was given.
+func FixedSeed(seed uint64) Fault {
+	return Config(func(_ int, c *train.Config) { c.Seed = seed })
+}
+
+// LearningRate multiplies one rank's learning rate (of all ranks, if rank is
+// negative).
+func LearningRate(rank int, factor float64) Fault {
+	return Config(func(r int, c *train.Config) {
+		if rank < 0 || r == rank {
+			c.Optimizer.LR *= factor
+		}
+	})
+}
+
+// Schedule advances the learning-rate schedule times as fast on all ranks.
+func Schedule(times int) Fault {
+	return Config(func(_ int, c *train.Config) {
+		c.Optimizer.Warmup /= times
+		c.Optimizer.Horizon /= times
+	})
+}
+
+// backends remembers the backend of each rank, for communicator faults that
+// touch elements.
+type backends struct {
+	mu     sync.Mutex
+	byRank map[int]kernels.Backend
+}
+
+func watch(p *train.Parts) *backends {
+	b := &backends{byRank: map[int]kernels.Backend{}}
+	onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.byRank[rank] = be
+		return be
+	})
+	return b
+}
+
+func (b *backends) of(rank int) kernels.Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byRank[rank]
+}

@@ -1,0 +1,175 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// gather holds the weights of ZeRO stage 3: at rest a rank has its own elements
+// only; a unit is gathered before use, while the next one of the pass is
+// already under way, and released after use.
+type gather struct {
+	s     *sharded
+	shard kernels.Tensor // own elements, as the shards of the gradients lie
+	units []gathered     // by unit; a tied head on the embedding's rank uses unit 0
+}
+
+// gathered is the state of one unit: Sharded (no buffer), being gathered (done
+// open) or Gathered.
+type gathered struct {
+	buf  kernels.Tensor
+	done chan struct{} // closed when the gather has ended
+	err  error
+	uses int
+}
+
+func newGather(s *sharded) (*gather, error) {
+	n := 0
+	for i := range s.segs {
+		if s.segs[i].Hi <= s.layout.Weights {
+			n = s.off[i] + s.segs[i].Own(s.DP.Rank()).Len()
+		}
+	}
+	shard, err := s.Meter.Alloc(MemWeights, n)
+	return &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units))}, err
+}
+
+// init builds this rank's own elements.
+func (g *gather) init(fill func(*model.Param, shard.Range, kernels.Tensor)) error {
+	for i := range g.s.segs {
+		seg := &g.s.segs[i]
+		if seg.Hi > g.s.layout.Weights {
+			continue
+		}
+		own, at := seg.Own(g.s.DP.Rank()), g.s.at(i)
+		g.s.layout.Pieces(own, func(p *model.Param, local shard.Range) {
+			lo := p.Off + local.Lo - own.Lo + at.Lo
+			fill(p, local, g.shard.Range(lo, lo+local.Len()))
+		})
+	}
+	return nil
+}
+
+// source is the unit whose weights unit u reads.
+func (g *gather) source(u int) int {
+	if g.s.layout.Units[u].Hi > g.s.layout.Weights {
+		return 0
+	}
+	return u
+}
+
+// next is the unit that the pass uses after u; ok is false at its end.
+func (g *gather) next(u int, ph model.Phase) (n int, ok bool) {
+	last := len(g.s.layout.Units) - 1
+	head := g.s.layout.Units[last].Name == model.HeadUnit
+	if ph == model.Forward {
+		return u + 1, u < last
+	}
+	switch { // backward: final, head, blocks, embedding
+	case head && u == last-1:
+		return last, true
+	case head && u == last:
+		return last - 2, last >= 2
+	}
+	return u - 1, u > 0
+}
+
+// acquire makes unit u's weights usable and starts to gather the next unit's.
+func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
+	src := g.source(u)
+	if err := g.start(src); err != nil {
+		return err
+	}
+	if n, ok := g.next(u, ph); ok {
+		if err := g.start(g.source(n)); err != nil {
+			return err
+		}
+	}
+	st := &g.units[src]
+	select {
+	case <-st.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if st.err != nil {
+		return fmt.Errorf("gather of unit %s: %w", g.s.layout.Units[src].Name, st.err)
+	}
+	st.uses++
+	g.s.Model.BindWeights(src, st.buf)
+	return nil
+}
+
+// start begins to gather unit u unless that is under way or done.
+func (g *gather) start(u int) error {
+	st := &g.units[u]
+	if st.done != nil {
+		return nil
+	}
+	unit := &g.s.layout.Units[u]
+	buf, err := g.s.Meter.Alloc(MemWeights, unit.Len())
+	if err != nil {
+		return err
+	}
+	*st = gathered{buf: buf, done: make(chan struct{})}
+	step := g.s.step
+	g.s.Evidence.Record(trace.Event{Kind: trace.KindGather, Step: step, What: "gather", Unit: unit.Name})
+	g.s.Queue.Submit(func(ctx context.Context) error {
+		defer close(st.done)
+		st.err = g.collect(ctx, u, buf)
+		return st.err
+	})
+	return nil
+}
+
+// collect gathers the segments of unit u: an all-gather where all own a part, a
+// broadcast where one rank owns everything.
+func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
+	s := g.s
+	for _, i := range s.of(u) {
+		seg, lo := &s.segs[i], s.layout.Units[u].Lo
+		all := buf.Range(seg.Lo-lo, seg.Hi-lo)
+		lctx := comm.WithLabel(ctx, s.label(seg.Name, seg.Range))
+		root := owner(seg.Bounds)
+		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != "tensors" {
+			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), seg.Bounds); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.DP.Rank() == root {
+			s.be.Copy(all, s.weightAt(i))
+		}
+		if err := s.Overlap.Broadcast(lctx, all, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release ends one use of unit u; after the last the memory is given back,
+// poisoned first in checking runs.
+func (g *gather) release(u int) error {
+	src := g.source(u)
+	st := &g.units[src]
+	if st.done == nil || st.uses == 0 {
+		return fmt.Errorf("release of unit %s: it is sharded, not gathered", g.s.layout.Units[src].Name)
+	}
+	if st.uses--; st.uses > 0 {
+		return nil
+	}
+	if g.s.Poison {
+		g.s.be.Fill(st.buf, math.NaN())
+	}
+	g.s.Model.BindWeights(src, kernels.Tensor{})
+	g.s.Meter.Free(MemWeights, st.buf)
+	*st = gathered{}
+	g.s.Evidence.Record(trace.Event{Kind: trace.KindGather, Step: g.s.step, What: "release", Unit: g.s.layout.Units[src].Name})
+	return nil
+}

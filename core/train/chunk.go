@@ -1,0 +1,245 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// chunk is one model part of a rank with the owner of its state: the only one,
+// or one of several under the interleaved schedule.
+type chunk struct {
+	parallel.Updater
+	r     *rank
+	model *model.Model
+	ev    parallel.Evidence
+	queue *comm.Queue
+	prev  []kernels.Tensor // weights of the pieces before a step, where changes are recorded
+	free  []*model.Acts    // activations of no micro-batch
+	held  map[int]*model.Acts
+	dout  kernels.Tensor // gradient that a stage without the head receives
+	at    place
+}
+
+// place is where a chunk is in its step: it labels what its model sends.
+type place struct {
+	step, micro int
+	unit        string
+}
+
+// newChunk builds the chunk's model, state and queue.
+func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
+	c := &chunk{r: r, held: map[int]*model.Acts{}}
+	var err error
+	if c.model, err = model.New(r.be, r.cfg.Model, part, r.seqs); err != nil {
+		return nil, err
+	}
+	c.model.TP, c.model.KV = c.reducer("tp", r.mesh.TP), c.reducer("kv", r.mesh.KV)
+	c.ev = parallel.Evidence{Recorder: r.log, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Evidence.Capture}
+	if r.cfg.Evidence.Taps {
+		c.model.Tap = c.tap
+	}
+	c.queue = comm.NewQueue(ctx)
+	c.Updater, err = parallel.New(parallel.Setup{Model: c.model, Plan: r.cfg.Plan, DP: r.dp, Overlap: r.overlap, Meter: &r.meter,
+		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: c.queue})
+	if err != nil {
+		return nil, err
+	}
+	c.model.Hooks = c
+	if !part.Last {
+		c.dout, err = r.meter.Alloc(parallel.MemOther, r.seqs*r.cfg.Model.SeqLen*r.cfg.Model.Hidden)
+	}
+	return c, err
+}
+
+// reducer labels the operations of a group that the model uses; nil for a group
+// of one rank.
+func (c *chunk) reducer(group string, g comm.Communicator) model.Reducer {
+	if g.Size() == 1 {
+		return nil
+	}
+	return &labelled{c, group, g}
+}
+
+type labelled struct {
+	c     *chunk
+	group string
+	comm.Communicator
+}
+
+func (l *labelled) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
+	label := comm.Label{Group: l.group, Tensor: l.c.at.unit, Step: l.c.at.step, Hi: int64(x.Len())}
+	return l.Communicator.AllReduce(comm.WithLabel(ctx, label), x, op)
+}
+
+// Before implements model.Hooks: it notes where the model is.
+func (c *chunk) Before(ctx context.Context, u int, ph model.Phase) error {
+	c.at.unit = c.model.Layout.Units[u].Name
+	return c.Updater.Before(ctx, u, ph)
+}
+
+// Begin starts a step.
+func (c *chunk) Begin(step int) {
+	c.at.step = step
+	c.Updater.Begin(step)
+}
+
+// Enter says which micro-batch the next pass belongs to.
+func (c *chunk) Enter(it *parallel.Item) {
+	c.at.micro = it.Micro
+	c.Updater.Enter(it)
+}
+
+// tap records the digest of an activation or its gradient: columns cols of a
+// logical tensor of full columns.
+func (c *chunk) tap(u int, ph model.Phase, name string, x kernels.Tensor, cols shard.Range, full int) {
+	d, what := kernels.Digest{}, trace.Forward
+	if ph == model.Backward {
+		what = trace.Backward
+	}
+	c.r.be.Hash(&d, x, kernels.Place{ID: kernels.TensorID(name), First: uint64(cols.Lo), RowStride: uint64(full)})
+	c.ev.Record(trace.Event{Kind: trace.KindTap, Step: c.at.step, What: what, Unit: c.model.Layout.Units[u].Name, Tensor: name,
+		Micro: c.at.micro, Lo: int64(cols.Lo), Hi: int64(cols.Hi), Count: int64(full), Digest: &d})
+}
+
+// forward runs a micro-batch forward; receive, if not nil, fills the input.
+func (c *chunk) forward(ctx context.Context, it *parallel.Item, receive func(x kernels.Tensor) error) (*model.Acts, error) {
+	a, err := c.acts()
+	if err != nil {
+		return nil, err
+	}
+	c.held[it.Micro] = a
+	c.r.live(c.at.step)
+	c.Enter(it)
+	if receive != nil {
+		if err := receive(c.model.In(a, it.Batch.Seqs)); err != nil {
+			return nil, err
+		}
+	}
+	return a, c.model.Forward(ctx, a, it.Batch)
+}
+
+// backward runs a micro-batch backward and frees its activations. dout is the
+// gradient of its output, dx that of its input.
+func (c *chunk) backward(ctx context.Context, it *parallel.Item, first bool, dout kernels.Tensor) (dx kernels.Tensor, err error) {
+	a, ok := c.held[it.Micro]
+	if !ok {
+		return dx, fmt.Errorf("backward of micro-batch %d: its activations are not here", it.Micro)
+	}
+	if first {
+		c.BeginWorker(it)
+	}
+	c.Enter(it)
+	if dx, err = c.model.Backward(ctx, a, dout); err != nil {
+		return dx, err
+	}
+	delete(c.held, it.Micro)
+	c.free = append(c.free, a)
+	if it.EndsWorker {
+		return dx, c.EndWorker(ctx, it)
+	}
+	return dx, nil
+}
+
+// acts takes unused activations or makes some.
+func (c *chunk) acts() (*model.Acts, error) {
+	if n := len(c.free); n > 0 {
+		a := c.free[n-1]
+		c.free = c.free[:n-1]
+		return a, nil
+	}
+	return c.model.NewActs(c.r.seqs)
+}
+
+// apply takes the optimizer's step on every piece, one call per run of equal
+// decay rule.
+func (c *chunk) apply(s optim.Step) {
+	for _, p := range c.Pieces() {
+		var run shard.Range
+		decays := false
+		flush := func() {
+			if run.Empty() {
+				return
+			}
+			lo, hi := run.Lo-p.Lo, run.Hi-p.Lo
+			m := make([]kernels.Tensor, len(p.M))
+			for i, t := range p.M {
+				m[i] = t.Range(lo, hi)
+			}
+			c.r.opt.Update(c.r.be, p.W.Range(lo, hi), p.G.Range(lo, hi), m, decays, s)
+		}
+		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
+			x := local.Shift(q.Off)
+			if x.Lo != run.Hi || q.Decays != decays {
+				flush()
+				run, decays = shard.Range{Lo: x.Lo, Hi: x.Lo}, q.Decays
+			}
+			run.Hi = x.Hi
+		})
+		flush()
+	}
+}
+
+// squares adds the squares of the gradient elements that this rank answers for,
+// each logical parameter once.
+func (c *chunk) squares(sum *kernels.SquareSum) {
+	for _, p := range c.Squares() {
+		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
+			if q.Counts {
+				x := local.Shift(q.Off - p.Lo)
+				c.r.be.SumSquares(sum, p.G.Range(x.Lo, x.Hi))
+			}
+		})
+	}
+}
+
+// keepWeights copies the weights of the pieces, where changes are recorded.
+func (c *chunk) keepWeights() error {
+	pieces := c.Pieces()
+	if c.prev == nil {
+		for _, p := range pieces {
+			t, err := c.r.meter.Alloc(parallel.MemOther, p.Len())
+			if err != nil {
+				return err
+			}
+			c.prev = append(c.prev, t)
+		}
+	}
+	for i, p := range pieces {
+		c.r.be.Copy(c.prev[i], p.W)
+	}
+	return nil
+}
+
+// evidence is the recorder for state that data-parallel ranks hold replicated
+// or not.
+func (c *chunk) evidence(replicated bool) *parallel.Evidence {
+	ev := c.ev
+	ev.Once = !replicated || c.r.dp.Rank() == 0
+	return &ev
+}
+
+// recordState records the digests of weights at rest and of moments.
+func (c *chunk) recordState(step int) error {
+	weights, moments := c.Replicated()
+	for _, p := range c.State() {
+		if err := c.evidence(weights).Digests(trace.Event{Step: step, What: trace.Weight}, p.W, p.Range); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.Pieces() {
+		for i, name := range c.r.opt.Moments() {
+			if err := c.evidence(moments).Digests(trace.Event{Step: step, What: name}, p.M[i], p.Range); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
