@@ -1,0 +1,88 @@
+// Package cases makes the runs of contracts' cases from options.
+package cases
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// captured is the largest model, in parameters, whose elements are recorded
+// whenever it helps: 1M elements are 4 MiB per digest of the whole.
+const captured = 1 << 20
+
+// Preset is the named configuration for verification, with the options' seed
+// and text, and their steps or the given ones: everything is recorded, and a
+// difference between replicas does not end the run.
+func Preset(name string, o contract.Options, steps int) (train.Config, error) {
+	cfg, err := train.Preset(name)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Steps = steps
+	if o.Steps > 0 {
+		cfg.Steps = o.Steps
+	}
+	if o.Seed != 0 {
+		cfg.Seed = o.Seed
+	}
+	if o.Backend != "" {
+		cfg.Backend = o.Backend
+	}
+	if o.Text.Name != "" {
+		cfg.Text = o.Text.Name
+	}
+	cfg.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	return cfg, nil
+}
+
+// On is the configuration on a plan. A plan that does not promise the single
+// worker's bits is recorded with its elements.
+func On(cfg train.Config, p plan.Plan) train.Config {
+	cfg.Plan = p
+	cfg.Evidence.Capture = !p.Exact(cfg.Model)
+	return cfg
+}
+
+// Single is the configuration on one rank, the control of every plan: with its
+// elements recorded where the model is small.
+func Single(cfg train.Config) train.Config {
+	cfg.Plan = plan.Plan{DP: 1}
+	cfg.Evidence.Capture = cfg.Model.Params() <= captured
+	return cfg
+}
+
+// Run trains cfg. Runs of one configuration on one text are done once.
+func Run(cfg train.Config, o contract.Options) contract.Run {
+	return contract.Run{Key: string(cfg.Spec()) + " on text " + o.Text.Hash(), Config: &cfg}
+}
+
+// Broken is a case that reports an error of its options when it is run.
+func Broken(name string, err error) contract.Case {
+	fail := func(context.Context, contract.Env) (*trace.History, error) { return nil, err }
+	return contract.Case{Name: name, Runs: map[contract.Role]contract.Run{contract.Test: {Do: fail}}}
+}
+
+// Plans parses the options' plans, or else the given ones.
+func Plans(o contract.Options, otherwise ...string) ([]plan.Plan, error) {
+	texts := otherwise
+	if len(o.Plans) > 0 {
+		texts = o.Plans
+	}
+	var out []plan.Plan
+	for _, s := range texts {
+		p, err := plan.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Name is a case's name: the configuration's and the plan's.
+func Name(cfg train.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }

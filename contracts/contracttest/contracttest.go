@@ -1,0 +1,199 @@
+// Package contracttest tests a contract on real runs: its cases hold, every
+// mutant is caught by the clause it names, and evidence that is taken away makes
+// clauses inconclusive, never held.
+package contracttest
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/order"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
+)
+
+// Runner makes and keeps the histories of cases.
+type Runner struct {
+	mu   sync.Mutex
+	runs map[string]*kept
+}
+
+type kept struct {
+	once    sync.Once
+	history *trace.History
+	err     error
+}
+
+// Options are those of level 1 on the default text.
+func Options() contract.Options {
+	return contract.Options{Level: 1, Text: data.Default()}
+}
+
+// Oracle judges by the default text.
+func Oracle() contract.Oracle {
+	return order.NewOracle(func(string) (train.Text, error) { return data.Default(), nil })
+}
+
+// Evidence runs a case; runs of equal keys are made once. An error of a run is
+// returned beside what it recorded.
+func (r *Runner) Evidence(t testing.TB, c contract.Case) (contract.Evidence, error) {
+	t.Helper()
+	e := contract.Evidence{Case: c.Name, Histories: map[contract.Role]*trace.History{}, Clauses: c.Clauses, Oracle: Oracle()}
+	var first error
+	for role, run := range c.Runs {
+		k := r.keep(run.Key)
+		k.once.Do(func() { k.history, k.err = do(t, run) })
+		if k.err != nil && first == nil {
+			first = k.err
+		}
+		if k.history != nil {
+			e.Histories[role] = k.history
+		}
+	}
+	return e, first
+}
+
+func (r *Runner) keep(key string) *kept {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs == nil {
+		r.runs = map[string]*kept{}
+	}
+	k := r.runs[key]
+	if k == nil || key == "" {
+		k = &kept{}
+		r.runs[key] = k
+	}
+	return k
+}
+
+// do makes one history on the reference backend.
+func do(t testing.TB, run contract.Run) (*trace.History, error) {
+	parts := train.Parts{
+		Backend:  func(int) (kernels.Backend, error) { return ref.New[float32](), nil },
+		Deadline: 20 * time.Second,
+	}
+	if run.Parts != nil {
+		run.Parts(&parts)
+	}
+	if run.Do != nil {
+		return run.Do(t.Context(), contract.Env{Parts: parts, Text: func(string) (train.Text, error) { return data.Default(), nil }})
+	}
+	out, err := train.Run(t.Context(), *run.Config, data.Default(), parts)
+	if out == nil {
+		return nil, err
+	}
+	return out.History, err
+}
+
+// Held runs all cases of a contract and fails unless every clause holds.
+func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case) []contract.Result {
+	t.Helper()
+	var all []contract.Evidence
+	for _, cs := range cases {
+		e, err := r.Evidence(t, cs)
+		if err != nil {
+			t.Errorf("case %s: %v", cs.Name, err)
+		}
+		all = append(all, e)
+	}
+	results := contract.Judge(c, all)
+	for _, res := range results {
+		if v := res.Verdict(); v != contract.Held {
+			t.Errorf("%s is %s: saw %d of %d, doubts %q", res.Clause.ID, v, res.Saw, res.Expected, res.Doubts)
+			Log(t, res)
+		}
+	}
+	return results
+}
+
+// Mutants runs every mutant and fails unless its clause is violated. It returns
+// nothing: what else a mutant violates is its own affair.
+func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
+	for _, m := range c.Mutants {
+		t.Run(m.ID, func(t *testing.T) {
+			t.Parallel()
+			res := r.mutant(t, c, m)
+			if res.Verdict() != contract.Violated {
+				t.Errorf("%s is %s: saw %d of %d, doubts %q", m.Clause, res.Verdict(), res.Saw, res.Expected, res.Doubts)
+			}
+			Log(t, res)
+		})
+	}
+}
+
+// mutant judges one mutant by its clause.
+func (r *Runner) mutant(t *testing.T, c *contract.Contract, m contract.Mutant) contract.Result {
+	t.Helper()
+	cases := c.Cases(Options()) // anew: Break changes it
+	i := slices.IndexFunc(cases, func(cs contract.Case) bool { return cs.Name == m.On })
+	if i < 0 {
+		t.Fatalf("no case %q", m.On)
+	}
+	broken := cases[i]
+	m.Break(&broken)
+	e, err := r.Evidence(t, broken)
+	if err != nil {
+		t.Logf("the run ended early: %v", err)
+	}
+	for _, res := range contract.Judge(c, []contract.Evidence{e}) {
+		if res.Clause.ID == m.Clause {
+			return res
+		}
+	}
+	t.Fatalf("no clause %q", m.Clause)
+	return contract.Result{}
+}
+
+// Log prints the findings of a result.
+func Log(t testing.TB, res contract.Result) {
+	t.Helper()
+	for _, f := range res.Findings {
+		t.Logf("%s: rank %d step %d %s[%d] got %s want %s %s: %s", f.Case, f.Rank, f.Step, f.Tensor, f.Index, f.Got, f.Want, f.Bound, f.Message)
+	}
+}
+
+// Without copies evidence, leaving out the events of one role that drop selects.
+func Without(e contract.Evidence, role contract.Role, drop func(trace.Event) bool) contract.Evidence {
+	h := e.Histories[role]
+	less := &trace.History{Header: h.Header, Ranks: map[int][]trace.Event{}}
+	for rank, events := range h.Ranks {
+		var kept []trace.Event
+		for _, ev := range events {
+			if !drop(ev) {
+				kept = append(kept, ev)
+			}
+		}
+		less.Ranks[rank] = kept
+	}
+	return with(e, role, less)
+}
+
+// WithoutRank copies evidence, leaving out one rank's history of a role.
+func WithoutRank(e contract.Evidence, role contract.Role, rank int) contract.Evidence {
+	h := e.Histories[role]
+	less := &trace.History{Header: h.Header, Ranks: map[int][]trace.Event{}}
+	for r, events := range h.Ranks {
+		if r != rank {
+			less.Ranks[r] = events
+		}
+	}
+	return with(e, role, less)
+}
+
+// with replaces one role's history in a copy.
+func with(e contract.Evidence, role contract.Role, h *trace.History) contract.Evidence {
+	histories := map[contract.Role]*trace.History{}
+	for k, v := range e.Histories {
+		histories[k] = v
+	}
+	histories[role] = h
+	e.Histories = histories
+	return e
+}

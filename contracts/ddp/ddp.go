@@ -1,0 +1,124 @@
+// Package ddp is contract C-DDP-001: data-parallel replicas stay identical, and
+// identical to what one worker computes on the whole batch.
+package ddp
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+)
+
+// Contract is C-DDP-001.
+func Contract() *contract.Contract {
+	return &contract.Contract{
+		ID:        "C-DDP-001",
+		Title:     "Data-parallel replicas are identical",
+		Statement: "After all-reduce and optimizer step all workers hold identical weights, the ones that a single worker gets from the same global batch.",
+		Doc:       doc,
+		Clauses:   clauses(),
+		Cases:     list,
+		Mutants:   mutants(),
+	}
+}
+
+// read is evidence.Read for plain data parallelism: every rank holds the whole
+// model and its whole optimizer state.
+func read(p *contract.Pass, role contract.Role) (*evidence.Run, bool) {
+	r, ok := evidence.Read(p, role)
+	if !ok {
+		return nil, false
+	}
+	if r.Header.World != max(1, r.Config.Plan.DP) || r.Config.Plan.Zero > 0 {
+		p.Doubt("plan %s of the %s run is not plain data parallelism", r.Config.Plan, role)
+		return nil, false
+	}
+	return r, true
+}
+
+// derivation is the bound of clauses 4 and 6 where bits are not promised.
+const derivation = "A gradient is a sum over tokens whose terms have the same bits on every plan, given the weights. " +
+	"Any order of n float32 additions errs by at most gamma_n = n*u/(1-n*u) times the sum of the magnitudes of the terms, u = 2^-24 " +
+	"(Higham, Accuracy and Stability of Numerical Algorithms, section 4.2); n is the number of tokens plus that of workers, ranks and gradient sources. " +
+	"Terms, sum and magnitudes are computed in float64 at the plan's own weights, each step by itself. The update is exact, given that gradient."
+
+func clauses() []*contract.Clause {
+	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
+		return &contract.Clause{ID: "C-DDP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
+	}
+	result := c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
+		"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, single)
+	progress := c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
+		"changed, unmoved of the test and the control run, captured elements", contract.Exact, progressed)
+	result.Derivation, progress.Derivation = derivation, derivation
+	return []*contract.Clause{
+		c("1", "Replicas start with bit-equal weights and moments.",
+			"digest (weight, moments) before the first step", contract.Exact, initial),
+		c("2", "After every step the weights, the moments and the step counters of all replicas are bit-equal, and no two buffers share memory.",
+			"digest (weight, moments), scalar (counter), span, diff", contract.Exact, updated),
+		c("3", "Every logical worker's gradient enters exactly one reduction per unit and step, over exactly the ranks that replicate the unit, issued while the backward pass still runs.",
+			"leaf, comm (all-reduce), issue, phase", contract.Integer, reduced),
+		result,
+		c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
+			"comm", contract.Integer, ordered),
+		progress,
+		c("7", "No gradient, weight, moment or loss is NaN or infinite, and no step is skipped; otherwise the first producer is named.",
+			"digest, scalar (loss), skip", contract.Integer, finite),
+		c("8", "The data shards of the ranks are disjoint and cover the batch, and all ranks weigh the loss by the same number of valid tokens.",
+			"data, tokens of the test and the control run", contract.Integer, covered),
+	}
+}
+
+const doc = `Data parallelism keeps a replica of the model on every rank and sums the
+gradients. If one rank drifts nothing fails: the loss still falls. So equality
+is checked, bit for bit, after every step. Ranks that are all equally wrong
+agree perfectly, so equality alone is not enough: the same global batch is
+trained by a single worker, the control, and every reduced gradient, weight,
+moment and scalar must have its bits. The arithmetic makes this possible: sums
+over workers are one fixed tree, whatever the number of ranks.
+
+How each clause judges
+  1  Digests of the initial weights and moments, rank against rank. Where every
+     rank has its own seed and the broadcast is missing, gradients agree for
+     ever and only this differs (pytorch/torchtitan#166, allenai/OLMo-core#319).
+     Seeds are not judged, weights are (karpathy/nanoGPT#22).
+  2  Digests after every step, each rank against the majority, and where every
+     buffer lies: replicas that share memory are equal by accident. Finds one
+     flipped bit (NVIDIA/nccl#434, NVIDIA/nccl#2053), a rank with another
+     learning rate (horovod/horovod#526, horovod/horovod#1609), a step without
+     synchronisation, gradients of two tensors exchanged (chainer/chainer#2896,
+     bytedance/byteps#176).
+  3  Every worker's gradient is recorded as it enters the rank's partial sum,
+     and every collective beneath all wrappers. A unit reduced never, twice,
+     partly or over the wrong ranks is seen even where the numbers look
+     plausible. Reductions must be issued during the backward pass: of L blocks
+     at least L-1 before its end (upstream runs them all afterwards).
+  4  Against the control. Finds the mean of means under unequal token counts
+     (pytorch/torchtitan#2206, ml-explore/mlx-lm#1413, verl-project/verl#5625,
+     PrimeIntellect-ai/prime-rl#1957), gradients that are not zeroed, a schedule
+     that advances once per rank (huggingface/transformers#24088,
+     huggingface/accelerate#1398), a step counter that stands still
+     (allenai/OLMo-core#317). Workers' own gradients come first: if they differ
+     the computation is wrong, else the communication. Plans outside the tree
+     (a world that does not divide the groups, a ring, a coordinator) are judged
+     one step at a time by a derived bound.
+  5  The lists of collectives of all ranks, position by position. Two operations
+     of one size in swapped order hang nothing and corrupt silently
+     (pytorch/pytorch#75902, pytorch/pytorch#64629).
+  6  Which elements a step changed. Finds optimizers that stop after the first
+     rows (hpcaitech/ColossalAI#633) and parameters that move without a gradient
+     (pytorch/pytorch#28294). The control's own changes are held against the
+     update recomputed from its captured gradient.
+  7  NaN compares equal to nothing. Once one rank has one, the reduction gives
+     it to all; the report names the earliest step and, in it, the worker's
+     gradient before any sum (ecmwf/WeatherGenerator#2724, microsoft/dion#76).
+  8  The ids of the sequences, rank by rank: none twice, none missing, none
+     elsewhere than the plan says, and the token counts that weigh the loss
+     (pytorch/pytorch#38174, k2-fsa/snowfall#152).
+
+How to read a finding
+  rank    who deviates from the majority (from the lowest rank, if it is a tie)
+          or from the control; -1 where nobody can be blamed
+  step    optimizer step, from 0; -1 is the state before the first
+  tensor, index   the first element that differs, with its bits on both sides
+  Look at the lowest step first; what follows it is its consequence. A finding
+  in clause 4 whose workers' gradients agree points at the reduction; one in
+  clause 2 without one in clause 4 for other ranks points at that rank alone.`

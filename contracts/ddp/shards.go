@@ -1,0 +1,134 @@
+package ddp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// covered is clause 8: the data shards of the ranks are disjoint and cover the
+// batch.
+func covered(p *contract.Pass) {
+	r, ok := read(p, contract.Test)
+	if !ok {
+		return
+	}
+	c, ok := read(p, contract.Control)
+	if !ok {
+		return
+	}
+	if err := evidence.SameTask(r, c); err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	for step := range r.Config.Steps {
+		want, got := batchOf(c, step), batchOf(r, step)
+		p.Expect(2 * r.Config.Sequences)
+		p.Saw(got.size() + want.size())
+		if want.size() == r.Config.Sequences {
+			shards(p, r, step, got, want)
+			tokens(p, r, step, got, want)
+		}
+	}
+}
+
+// piece is who took a sequence.
+type piece struct{ rank, worker int }
+
+// batch is what a run took in one step.
+type batch struct {
+	ids   map[int64][]piece // several where a sequence was taken twice; ids of padding are negative
+	pads  int
+	valid int64 // valid tokens
+}
+
+// size is the number of sequences, each counted once.
+func (b batch) size() int { return len(b.ids) + b.pads }
+
+func batchOf(r *evidence.Run, step int) batch {
+	b := batch{ids: map[int64][]piece{}}
+	for rank := range r.Header.World {
+		for e := range r.Events(rank, trace.KindData) {
+			if e.Step != step {
+				continue
+			}
+			b.valid += e.Count
+			for _, id := range e.IDs {
+				b.ids[id] = append(b.ids[id], piece{rank, e.Worker})
+			}
+		}
+	}
+	b.pads = len(b.ids[-1])
+	delete(b.ids, -1)
+	return b
+}
+
+func shards(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
+	for _, id := range sortedKeys(got.ids) {
+		at := got.ids[id]
+		if len(at) > 1 {
+			p.Report(contract.Finding{Rank: at[1].rank, Step: step, Index: -1, Got: fmt.Sprint(len(at)), Want: "1",
+				Message: fmt.Sprintf("sequence %d was taken %d times: by worker %d on rank %d and worker %d on rank %d", id, len(at), at[0].worker, at[0].rank, at[1].worker, at[1].rank)})
+		}
+		for _, x := range at {
+			if x.worker < 0 || x.worker >= r.Workers || r.Owner(x.worker) != x.rank {
+				p.Report(contract.Finding{Rank: x.rank, Step: step, Index: -1,
+					Message: fmt.Sprintf("rank %d computed logical worker %d, which the plan does not give it", x.rank, x.worker)})
+			}
+		}
+		ref, ok := want.ids[id]
+		if !ok {
+			p.Report(contract.Finding{Rank: at[0].rank, Step: step, Index: -1,
+				Message: fmt.Sprintf("sequence %d is not in the batch of the single worker", id)})
+			continue
+		}
+		if r.Exact() && ref[0].worker != at[0].worker {
+			p.Report(contract.Finding{Rank: at[0].rank, Step: step, Index: -1, Got: fmt.Sprint(at[0].worker), Want: fmt.Sprint(ref[0].worker),
+				Message: fmt.Sprintf("sequence %d went to logical worker %d, not %d", id, at[0].worker, ref[0].worker)})
+		}
+	}
+	missing(p, r, step, got, want)
+}
+
+// missing reports sequences that no rank took. Ranks without a history are a
+// matter of evidence, not of data.
+func missing(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
+	if len(r.Missing()) > 0 || got.size() == 0 {
+		return
+	}
+	for _, id := range sortedKeys(want.ids) {
+		if _, ok := got.ids[id]; !ok {
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Message: fmt.Sprintf("no rank took sequence %d of the batch", id)})
+		}
+	}
+}
+
+// tokens checks the number of valid tokens, which weighs the loss: equal on all
+// ranks, the sum of what they took, and the single worker's.
+func tokens(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
+	p.Expect(r.Header.World)
+	for rank := range r.Header.World {
+		for e := range r.Events(rank, trace.KindTokens) {
+			if e.Step != step {
+				continue
+			}
+			p.Saw(1)
+			if got.size() == r.Config.Sequences && e.Count != got.valid || e.Count != want.valid {
+				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want.valid),
+					Message: fmt.Sprintf("rank %d counts %d valid tokens in the global batch; the ranks took %d, the single worker %d", rank, e.Count, got.valid, want.valid)})
+			}
+		}
+	}
+}
+
+func sortedKeys[T any](m map[int64]T) []int64 {
+	var out []int64
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

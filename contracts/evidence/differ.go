@@ -1,0 +1,88 @@
+package evidence
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Dissent finds the copies that differ from the others: the reference is the
+// value that most ranks hold (of equally many, the one that the lowest rank
+// holds), and out lists the other ranks, ascending. A copy with elements that
+// are not finite always dissents. The events are by rank.
+func Dissent(copies map[int]trace.Event) (ref int, out []int) {
+	ranks := Ranks(copies)
+	votes := -1
+	for _, r := range ranks {
+		n := 0
+		for _, q := range ranks {
+			if Same(copies[r], copies[q]) {
+				n++
+			}
+		}
+		if n > votes {
+			ref, votes = r, n
+		}
+	}
+	for _, r := range ranks {
+		if !Same(copies[ref], copies[r]) {
+			out = append(out, r)
+		}
+	}
+	return ref, out
+}
+
+// Ranks are the keys of a map by rank, ascending.
+func Ranks[T any](m map[int]T) []int {
+	var out []int
+	for r := range m {
+		out = append(out, r)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Bits writes a float32 as bits and as a decimal.
+func Bits(b uint32) string {
+	return fmt.Sprintf("0x%08x (%v)", b, math.Float32frombits(b))
+}
+
+// Fill completes a finding about got, which should have been want: the first
+// element that differs where the runs captured elements, else what the ranks
+// found when they descended to it, else the two digests.
+func (r *Run) Fill(f contract.Finding, got, want trace.Event) contract.Finding {
+	f.Index = -1
+	if i := firstDifference(got.Data, want.Data); i >= 0 {
+		f.Index, f.Got, f.Want = int64(i), Bits(kernels.Bits(got.Data[i])), Bits(kernels.Bits(want.Data[i]))
+		return f
+	}
+	for e := range r.Events(f.Rank, trace.KindDiff) {
+		if e.Step == f.Step && e.Tensor == f.Tensor && (e.What == "" || e.What == got.What) {
+			f.Index, f.Got, f.Want = e.Index, Bits(e.Got), Bits(e.Want)
+			return f
+		}
+	}
+	f.Got, f.Want = digest(got), digest(want)
+	return f
+}
+
+func firstDifference(a, b []float32) int {
+	for i := range min(len(a), len(b)) {
+		if kernels.Bits(a[i]) != kernels.Bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func digest(e trace.Event) string {
+	if e.Digest == nil {
+		return "no digest"
+	}
+	text, _ := e.Digest.MarshalText() // never fails
+	return fmt.Sprintf("digest %s of %d elements", text, e.Count)
+}

@@ -1,0 +1,220 @@
+// Package evidence reads training histories for the clauses of contracts: it
+// knows what a run's spec implies, finds the events by what they are about, and
+// says where two of them differ. It judges nothing.
+package evidence
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// Tensor is a tensor that digests are about.
+type Tensor struct {
+	Name string
+	Unit string // sharding unit
+	Len  int64  // elements of the logical tensor
+}
+
+// Run is a training history with what its spec implies.
+type Run struct {
+	*trace.History
+	Config train.Config
+	// Params are the parameters in layout order; Sources those whose gradient
+	// every logical worker computes: a tied head is a source beside the
+	// embedding.
+	Params, Sources []Tensor
+	Units           []Unit
+	// Workers is the number of logical workers that the plan computes with.
+	Workers int
+
+	owners  []int // by logical worker: the data-parallel rank that computes it
+	digests map[about]trace.Event
+	scalars map[about]trace.Event
+}
+
+// Unit is a sharding unit: what is reduced by one collective.
+type Unit struct {
+	Name string
+	Len  int64 // elements
+}
+
+// about is what an event is evidence of.
+type about struct {
+	rank, step   int
+	what, tensor string
+	worker       int
+}
+
+// Read indexes the history of a role. Where it is missing, or its spec is not
+// one of training, the pass doubts and ok is false.
+func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
+	h, ok := p.History(role)
+	if !ok {
+		return nil, false
+	}
+	r, err := New(h)
+	if err != nil {
+		p.Doubt("%s run: %v", role, err)
+		return nil, false
+	}
+	return r, true
+}
+
+// New indexes a training history.
+func New(h *trace.History) (*Run, error) {
+	cfg, err := train.ParseSpec(h.Header.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if w := cfg.Plan.World(); w != h.Header.World {
+		return nil, fmt.Errorf("a world of %d ranks, but plan %s has %d", h.Header.World, cfg.Plan, w)
+	}
+	r := &Run{History: h, Config: cfg, Workers: cfg.Plan.Workers(cfg.Model)}
+	r.owners = make([]int, r.Workers)
+	for rank := range max(1, cfg.Plan.DP) {
+		for _, w := range cfg.Plan.RankWorkers(cfg.Model, rank) {
+			r.owners[w] = rank
+		}
+	}
+	r.readLayout()
+	r.index()
+	return r, nil
+}
+
+func (r *Run) readLayout() {
+	l := model.NewLayout(r.Config.Model, model.Whole(r.Config.Model))
+	for _, u := range l.Units {
+		r.Units = append(r.Units, Unit{u.Name, int64(u.Len())})
+	}
+	for i := range l.Params {
+		p := &l.Params[i]
+		t := Tensor{p.Name, l.Units[p.Unit].Name, int64(p.Len())}
+		r.Sources = append(r.Sources, t)
+		if p.Off < l.Owned {
+			r.Params = append(r.Params, t)
+		}
+	}
+}
+
+func (r *Run) index() {
+	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
+	for e := range r.All {
+		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
+		switch e.Kind {
+		case trace.KindDigest:
+			if e.Digest != nil {
+				r.digests[k] = add(r.digests[k], e)
+			}
+		case trace.KindScalar:
+			r.scalars[k] = e
+		}
+	}
+}
+
+// add joins two digests of one tensor on one rank: parts of it add up. A tensor
+// that is recorded twice thereby has a count that fits nothing.
+func add(sum, e trace.Event) trace.Event {
+	if sum.Digest == nil {
+		return e
+	}
+	d := *sum.Digest
+	d.Add(*e.Digest)
+	sum.Digest = &d
+	sum.Count += e.Count
+	sum.Data = slices.Concat(sum.Data, e.Data)
+	return sum
+}
+
+// Digest is what rank recorded of a tensor: What is a value of package trace,
+// worker the logical worker of a WorkerGrad and 0 otherwise.
+func (r *Run) Digest(rank, step int, what, tensor string, worker int) (trace.Event, bool) {
+	e, ok := r.digests[about{rank, step, what, tensor, worker}]
+	return e, ok
+}
+
+// Logical is the digest of the whole tensor: the copies of all ranks that are
+// marked to count once, added up.
+func (r *Run) Logical(step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
+	for rank := range r.Header.World {
+		if e, has := r.digests[about{rank, step, what, tensor, worker}]; has && e.Once {
+			sum, ok = add(sum, e), true
+		}
+	}
+	return sum, ok
+}
+
+// Scalar is a scalar that rank recorded.
+func (r *Run) Scalar(rank, step int, what string) (trace.Event, bool) {
+	e, ok := r.scalars[about{rank: rank, step: step, what: what}]
+	return e, ok
+}
+
+// Events yields the events of one kind and rank, in their order.
+func (r *Run) Events(rank int, kind trace.Kind) func(func(trace.Event) bool) {
+	return func(yield func(trace.Event) bool) {
+		for _, e := range r.Ranks[rank] {
+			if e.Kind == kind && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Moments names the optimizer state per element: m and v of AdamW, the momentum
+// of SGD.
+func (r *Run) Moments() []string {
+	if r.Config.Optimizer.Name == "sgd" {
+		return []string{trace.Momentum}
+	}
+	return []string{trace.MomentM, trace.MomentV}
+}
+
+// State names what every replica holds per element: weights and moments.
+func (r *Run) State() []string { return append([]string{trace.Weight}, r.Moments()...) }
+
+// Busy reports whether a logical worker has sequences in every step: worker w
+// takes sequences w, w+W, w+2W, ... of the batch.
+func (r *Run) Busy(worker int) bool { return worker < min(r.Workers, r.Config.Sequences) }
+
+// Owner is the data-parallel rank that computes a logical worker.
+func (r *Run) Owner(worker int) int { return r.owners[worker] }
+
+// Exact reports whether the plan promises the bits of the single worker.
+func (r *Run) Exact() bool { return r.Config.Plan.Exact(r.Config.Model) }
+
+// SameTask reports whether two runs train the same model on the same batches in
+// the same way, whatever their plans; otherwise it names what differs.
+func SameTask(a, b *Run) error {
+	for _, f := range []struct {
+		name string
+		a, b any
+	}{
+		{"arithmetic", a.Header.Arithmetic, b.Header.Arithmetic},
+		{"model", a.Config.Model, b.Config.Model},
+		{"optimizer", a.Config.Optimizer, b.Config.Optimizer},
+		{"sequences", a.Config.Sequences, b.Config.Sequences},
+		{"blank", fmt.Sprint(a.Config.Blank), fmt.Sprint(b.Config.Blank)},
+		{"last_step", a.Config.LastStep, b.Config.LastStep},
+		{"text_hash", a.Config.TextHash, b.Config.TextHash},
+		{"seed", a.Config.Seed, b.Config.Seed},
+	} {
+		if f.a != f.b {
+			return fmt.Errorf("the runs differ in %s: %v and %v", f.name, f.a, f.b)
+		}
+	}
+	return nil
+}
+
+// Same reports whether two digests are of equally many elements with equal
+// bits. Elements that are not finite are never equal.
+func Same(a, b trace.Event) bool {
+	return a.Digest != nil && b.Digest != nil && *a.Digest == *b.Digest && a.Count == b.Count && Finite(a)
+}
+
+// Finite reports whether every element of a digest is finite.
+func Finite(e trace.Event) bool { return e.Digest == nil || e.Digest.NonFinite == 0 }
