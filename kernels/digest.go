@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // Digest is the additive hash of a set of elements: sums modulo 2^64 of two
@@ -76,11 +78,16 @@ func (d *Digest) UnmarshalText(b []byte) error {
 		return fmt.Errorf("digest %q: %w", b, err)
 	}
 	*d = Digest{A: binary.BigEndian.Uint64(raw[:8]), B: binary.BigEndian.Uint64(raw[8:])}
-	if rest := b[32:]; len(rest) > 0 {
-		if _, err := fmt.Sscanf(string(rest), "!%d", &d.NonFinite); err != nil {
-			return fmt.Errorf("digest %q: %w", b, err)
-		}
+	rest := string(b[32:])
+	if rest == "" {
+		return nil
 	}
+	count, ok := strings.CutPrefix(rest, "!")
+	n, err := strconv.ParseUint(count, 10, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("digest %q: want \"!\" and a count after the digits", b)
+	}
+	d.NonFinite = n
 	return nil
 }
 
