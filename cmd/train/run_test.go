@@ -95,6 +95,9 @@ func TestEveryPlanEndsWithOneFingerprint(t *testing.T) {
 	if lines[0] != lines[1] || lines[0] != lines[2] {
 		t.Errorf("plans differ:\n%s", strings.Join(lines, "\n"))
 	}
+	if strings.Contains(lines[0], "norm 0 ") {
+		t.Errorf("no gradient norm:\n%s", lines[0])
+	}
 	form := regexp.MustCompile(`^step 1/2 loss \d\.\d{4} norm [0-9.e+-]+ lr 0\.00025 tokens \d+\n` +
 		`step 2/2 loss \d\.\d{4} norm [0-9.e+-]+ lr 0\.0005 tokens \d+\n` +
 		`fingerprint weights=[0-9a-f]{32} moments=[0-9a-f]{32} loss=[0-9a-f]{8}\n$`)

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// record trains nano for a step on a plan and saves the history, as any trainer
+// would, in dir.
+func record(t *testing.T, dir, plans string, text train.Text) {
+	t.Helper()
+	c, err := train.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Plan, err = plan.Parse(plans); err != nil {
+		t.Fatal(err)
+	}
+	c.Steps, c.Evidence = 1, train.Evidence{Digests: true, Workers: true}
+	open, err := cli.OpenBackend("ref")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := train.Run(t.Context(), c, text, train.Parts{Backend: open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := out.History.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tamper replaces, in the history of rank 1 below dir, the first weight digest
+// after a step.
+func tamper(t *testing.T, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, "0001"+trace.Extension)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	for i, line := range lines {
+		if bytes.Contains(line, []byte(`"kind":"digest","rank":1,"step":0,"what":"weight"`)) {
+			at := bytes.Index(line, []byte(`"digest":"`)) + len(`"digest":"`)
+			line[at] = map[bool]byte{true: '1', false: '0'}[line[at] == '0']
+			lines[i] = line
+			if err := os.WriteFile(path, bytes.Join(lines, nil), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no weight digest in %s", path)
+}
+
+// judge runs verify --history with all contracts.
+func judge(t *testing.T, dir string) (int, string) {
+	t.Helper()
+	code, stdout, stderr := call(t.Context(), "--history", dir)
+	if stderr != "" {
+		t.Errorf("stderr %q", stderr)
+	}
+	return code, stdout
+}
+
+func TestRecordedRunsAreJudgedAgainstAControlMadeHere(t *testing.T) {
+	dir := t.TempDir()
+	record(t, filepath.Join(dir, "two"), "dp=2", data.Default())
+	record(t, filepath.Join(dir, "four"), "dp=4", data.Default())
+	code, stdout := judge(t, dir)
+	if code != cli.OK || !strings.Contains(stdout, "held          C-DDP-001") || !strings.Contains(stdout, "nano:dp=4") {
+		t.Errorf("exit %d:\n%s", code, stdout)
+	}
+	if !strings.Contains(stdout, "note: C-COMM-001") {
+		t.Errorf("contracts without evidence are not named:\n%s", stdout)
+	}
+}
+
+func TestRecordedControlsAreUsed(t *testing.T) {
+	dir := t.TempDir()
+	text := data.Text{Name: filepath.Join(dir, "gone.txt"), Bytes: data.Default().Bytes}
+	record(t, filepath.Join(dir, "two"), "dp=2", text)
+	code, stdout := judge(t, dir)
+	if code != cli.Inconclusive || !strings.Contains(stdout, "no history of the control run") || !strings.Contains(stdout, "gone.txt") {
+		t.Errorf("neither control nor text: exit %d:\n%s", code, stdout)
+	}
+	record(t, filepath.Join(dir, "one"), "dp=1", text)
+	if code, stdout = judge(t, dir); code != cli.OK {
+		t.Errorf("with the control recorded: exit %d:\n%s", code, stdout)
+	}
+}
+
+func TestAnotherTextOfTheSameNameIsNoControl(t *testing.T) {
+	dir := t.TempDir()
+	text := data.Text{Name: "default", Bytes: bytes.Replace(data.Default().Bytes, []byte("e"), []byte("a"), 1)}
+	record(t, dir, "dp=2", text)
+	if code, stdout := judge(t, dir); code != cli.Inconclusive || !strings.Contains(stdout, "SHA-256") {
+		t.Errorf("exit %d:\n%s", code, stdout)
+	}
+}
+
+func TestTamperedHistoriesAreViolations(t *testing.T) {
+	dir := t.TempDir()
+	record(t, dir, "dp=2", data.Default())
+	tamper(t, dir)
+	code, stdout := judge(t, dir)
+	for _, want := range []string{"violated      C-DDP-001.2", "rank 1, step 0", `reproduce: verify --contract C-DDP-001 --history "` + dir + `"`} {
+		if code != cli.Violated || !strings.Contains(stdout, want) {
+			t.Errorf("exit %d, want %q:\n%s", code, want, stdout)
+		}
+	}
+}
+
+func TestBrokenFilesAreNamed(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                          "empty",
+		"not json\n":                "0000.ndjson:1",
+		`{"schema":"other"}` + "\n": `schema "other"`,
+		`{"schema":"lockstep/history/v1","world":0}` + "\n":                                  "world of 0 ranks",
+		`{"schema":"lockstep/history/v1","world":1}` + "\n" + `{"kind":"digest","rank":5}`:   "event of rank 5",
+		`{"schema":"lockstep/history/v1","world":1}` + "\n" + `{"kind":"digest","digest":1}`: "0000.ndjson:2",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "0000"+trace.Extension), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := call(t.Context(), "--history", dir)
+		if code != cli.Usage || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit %d, stderr %q, want %q", content, code, stderr, want)
+		}
+	}
+}
