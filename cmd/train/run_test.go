@@ -187,3 +187,17 @@ func TestFlagsAreFrozen(t *testing.T) {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)
 	}
 }
+
+func TestDecayDefaultsFollowTheOptimizer(t *testing.T) {
+	for args, want := range map[string]float64{"": 0.1, "--optimizer=adamw": 0.1, "--optimizer=sgd": 0} {
+		cmd, _ := command(nil, nil)
+		if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		o := options{config: "nano", backend: "ref", steps: 1, optimizer: strings.TrimPrefix(args, "--optimizer=")}
+		c, _, err := o.configure(cmd.Flags())
+		if err != nil || c.Optimizer.Decay != want {
+			t.Errorf("%q: decay %v, %v; want %v", args, c.Optimizer.Decay, err, want)
+		}
+	}
+}
