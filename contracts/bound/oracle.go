@@ -1,0 +1,241 @@
+package bound
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/bound"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
+)
+
+// Oracle is contract.Oracle by running the dense model: the whole global batch
+// as one micro-batch of one worker, in kernels/bound. It is safe for concurrent
+// use and keeps its last answer, since replicas ask the same question.
+type Oracle struct {
+	text func(name string) (train.Text, error)
+
+	mu   sync.Mutex
+	key  [sha256.Size]byte
+	last map[string]contract.Bounded
+}
+
+var _ contract.Oracle = (*Oracle)(nil)
+
+// NewOracle makes an oracle that finds the training text of a spec by its name.
+func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Oracle{text: text} }
+
+// Gradient is the gradient of the mean loss of the step's global batch, before
+// clipping, by parameter: its value in float64 and the bound of kernels/bound.
+// It refuses a spec that does not parse, a text whose hash is not the spec's, a
+// step without valid tokens, and weights that do not fit the model.
+func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
+	key := question(spec, step, weights)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last != nil && o.key == key {
+		return o.last, nil
+	}
+	cfg, err := train.ParseSpec(spec)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: %w", err)
+	}
+	b, err := o.batch(cfg, step)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
+	}
+	g, err := gradient(cfg.Model, b, weights)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
+	}
+	o.key, o.last = key, g
+	return g, nil
+}
+
+// question identifies the arguments of Gradient.
+func question(spec []byte, step int, weights map[string][]float32) (key [sha256.Size]byte) {
+	h := sha256.New()
+	put := func(b []byte) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
+		h.Write(b)
+	}
+	put(spec)
+	put(binary.LittleEndian.AppendUint64(nil, uint64(step)))
+	names := make([]string, 0, len(weights))
+	for n := range weights {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		put([]byte(n))
+		b := make([]byte, 0, 4*len(weights[n]))
+		for _, x := range weights[n] {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+		put(b)
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+// batch is the step's global batch as one micro-batch.
+func (o *Oracle) batch(cfg train.Config, step int) (model.Batch, error) {
+	var b model.Batch
+	text, err := o.text(cfg.Text)
+	if err != nil {
+		return b, err
+	}
+	if cfg.TextHash != "" && text.Hash() != cfg.TextHash {
+		return b, fmt.Errorf("text %s has the hash %s, the run's has %s", cfg.Text, text.Hash(), cfg.TextHash)
+	}
+	set, err := cfg.Set(text)
+	if err != nil {
+		return b, err
+	}
+	seqs := set.Step(step)
+	valid := 0
+	for _, s := range seqs {
+		b.Tokens = append(b.Tokens, s.Tokens...)
+		b.Targets = append(b.Targets, s.Targets...)
+		valid += s.Valid
+	}
+	if valid == 0 {
+		return b, train.ErrNoTokens
+	}
+	b.Seqs, b.InvN = len(seqs), 1/float64(valid)
+	return b, nil
+}
+
+// gradient evaluates the batch.
+func gradient(c model.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
+	be := bound.New()
+	d, err := NewDense(be, c, b.Seqs)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Free()
+	if err := d.SetWeights(weights); err != nil {
+		return nil, err
+	}
+	if err := d.Evaluate(context.Background(), b); err != nil {
+		return nil, err
+	}
+	out := map[string]contract.Bounded{}
+	d.Params(func(p *model.Param) {
+		g := d.Gradient(p)
+		out[p.Name] = contract.Bounded{Value: be.Exact(g), Bound: be.Bounds(g)}
+	})
+	return out, nil
+}
+
+// Update is the optimizer step that follows taken others, in canonical float32
+// arithmetic: the norm over all parameters, the clipping, the update. With a
+// norm that is not finite the state stays.
+func (o *Oracle) Update(spec []byte, taken int, before contract.State, grad map[string][]float32) (contract.State, error) {
+	cfg, err := train.ParseSpec(spec)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: %w", err)
+	}
+	opt, err := optim.New(cfg.Optimizer)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: %w", err)
+	}
+	u := update{be: ref.New[float32](), opt: opt, step: optim.Step{T: taken, LR: cfg.Optimizer.At(taken), Coef: 1}, after: contract.State{}}
+	layout := model.NewLayout(cfg.Model, model.Whole(cfg.Model))
+	norm, err := u.norm(&layout, grad)
+	if err != nil {
+		return nil, fmt.Errorf("oracle: %w", err)
+	}
+	u.step.Coef = optim.ClipCoef(norm, cfg.Optimizer.Clip)
+	u.steps = !math.IsNaN(norm) && !math.IsInf(norm, 0)
+	for i := range layout.Params {
+		if p := &layout.Params[i]; p.Off < layout.Owned {
+			if err := u.param(p, before, grad[p.Name]); err != nil {
+				return nil, fmt.Errorf("oracle: %w", err)
+			}
+		}
+	}
+	return u.after, nil
+}
+
+// update is one optimizer step, parameter by parameter.
+type update struct {
+	be    kernels.Backend
+	opt   optim.Optimizer
+	step  optim.Step
+	steps bool // false where no rank steps
+	after contract.State
+}
+
+// norm is the global norm of the gradient, each logical parameter once.
+func (u *update) norm(l *model.Layout, grad map[string][]float32) (float64, error) {
+	var sum kernels.SquareSum
+	for i := range l.Params {
+		p := &l.Params[i]
+		if p.Off >= l.Owned {
+			continue
+		}
+		g, err := u.tensor("gradient", p, grad[p.Name])
+		if err != nil {
+			return 0, err
+		}
+		u.be.SumSquares(&sum, g)
+		u.be.Free(g.Buf)
+	}
+	return optim.Norm(&sum), nil
+}
+
+// tensor is a copy of a parameter's elements in the backend's memory.
+func (u *update) tensor(what string, p *model.Param, x []float32) (kernels.Tensor, error) {
+	if len(x) != p.Len() {
+		return kernels.Tensor{}, fmt.Errorf("%s of %s: %d elements, want %d", what, p.Name, len(x), p.Len())
+	}
+	buf, err := u.be.Alloc(len(x))
+	if err != nil {
+		return kernels.Tensor{}, err
+	}
+	t := kernels.Flat(buf)
+	u.be.Write(t, x)
+	return t, nil
+}
+
+// param updates one parameter.
+func (u *update) param(p *model.Param, before contract.State, grad []float32) error {
+	g, err := u.tensor("gradient", p, grad)
+	if err != nil {
+		return err
+	}
+	defer u.be.Free(g.Buf)
+	names := append([]string{trace.Weight}, u.opt.Moments()...)
+	state := make([]kernels.Tensor, len(names))
+	for i, what := range names {
+		if state[i], err = u.tensor(what, p, before[what][p.Name]); err != nil {
+			return err
+		}
+		defer u.be.Free(state[i].Buf)
+	}
+	if u.steps {
+		u.opt.Update(u.be, state[0], g, state[1:], p.Decays, u.step)
+	}
+	for i, what := range names {
+		x := make([]float32, p.Len())
+		if err := u.be.Read(x, state[i]); err != nil {
+			return err
+		}
+		if u.after[what] == nil {
+			u.after[what] = map[string][]float32{}
+		}
+		u.after[what][p.Name] = x
+	}
+	return nil
+}
