@@ -1,0 +1,76 @@
+# The targets that people and CI call; a bare make lists them.
+
+GO      ?= go
+MODULE  := github.com/lockstep-ml/lockstep
+# Packages whose bits must not depend on how the compiler may contract, those
+# of them that exist.
+NUMERIC := $(foreach d,kernels core/num core/model core/optim contracts/det,$(if $(wildcard $(d)),./$(d)/...))
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/verify and bin/train
+	$(GO) build -o bin/ ./cmd/verify ./cmd/train
+
+.PHONY: verify
+verify: build ## check this machine: run all contracts
+	bin/verify
+
+.PHONY: test
+test: ## run all tests
+	$(GO) test ./...
+
+.PHONY: check
+check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-race ## run every check of the sources; each also runs alone
+
+.PHONY: check-format
+check-format: ## gofmt has nothing to change
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "run make fmt:"; echo "$$files"; exit 1; fi
+
+.PHONY: check-vet
+check-vet: ## go vet and staticcheck have nothing to say
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+.PHONY: check-tidy
+check-tidy: ## go.mod and go.sum are what go mod tidy makes
+	$(GO) mod tidy -diff
+
+.PHONY: check-generate
+check-generate: ## generated files are what go generate makes
+	@before=$$(git status --porcelain && git diff) && \
+	$(GO) generate ./... && \
+	after=$$(git status --porcelain && git diff) && \
+	if [ "$$before" != "$$after" ]; then echo "go generate ./... changes:"; git status --short; exit 1; fi
+
+.PHONY: check-deps
+check-deps: ## imports point downwards, packages are documented, forbidden calls are absent
+	$(GO) test -count=1 ./internal/deptest
+
+.PHONY: check-size
+check-size: ## core keeps its budget of lines
+	$(GO) run ./internal/corelines
+
+.PHONY: check-fused
+check-fused: ## only the fma helpers may contain fused instructions, on amd64 (v3) and arm64
+	$(GO) run ./internal/fused -arch amd64
+	$(GO) run ./internal/fused -arch arm64
+
+# A processor below the v3 level cannot run these; then they fail by saying so.
+.PHONY: check-numeric
+check-numeric: ## the numeric tests pass when the compiler may fuse (GOAMD64=v3)
+	GOAMD64=v3 $(GO) test $(NUMERIC)
+
+.PHONY: check-race
+check-race: ## the race detector finds nothing (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
+
+.PHONY: golden-reference
+golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)
+	python3 golden/reference/make_reference.py
+
+.PHONY: fmt
+fmt: ## format the sources
+	gofmt -w .
