@@ -24,7 +24,7 @@ type chunk struct {
 	prev  []kernels.Tensor // weights of the pieces before a step, where changes are recorded
 	free  []*model.Acts    // activations of no micro-batch
 	held  map[int]*model.Acts
-	dout  kernels.Tensor // gradient that a stage without the head receives
+	edges []kernels.Tensor // buffers between stages that are not in use
 	at    place
 }
 
@@ -53,10 +53,7 @@ func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
 		return nil, err
 	}
 	c.model.Hooks = c
-	if !part.Last {
-		c.dout, err = r.meter.Alloc(parallel.MemOther, r.seqs*r.cfg.Model.SeqLen*r.cfg.Model.Hidden)
-	}
-	return c, err
+	return c, nil
 }
 
 // reducer labels the operations of a group that the model uses; nil for a group
@@ -109,21 +106,16 @@ func (c *chunk) tap(u int, ph model.Phase, name string, x kernels.Tensor, cols s
 		Micro: c.at.micro, Lo: int64(cols.Lo), Hi: int64(cols.Hi), Count: int64(full), Digest: &d})
 }
 
-// forward runs a micro-batch forward; receive, if not nil, fills the input.
-func (c *chunk) forward(ctx context.Context, it *parallel.Item, receive func(x kernels.Tensor) error) (*model.Acts, error) {
-	a, err := c.acts()
-	if err != nil {
-		return nil, err
+// forward runs a micro-batch forward over a, which a stage without the embedding
+// has received its input into.
+func (c *chunk) forward(ctx context.Context, it *parallel.Item, a *model.Acts) error {
+	if _, twice := c.held[it.Micro]; twice {
+		return fmt.Errorf("forward of micro-batch %d: its activations are here already", it.Micro)
 	}
 	c.held[it.Micro] = a
 	c.r.live(c.at.step)
 	c.Enter(it)
-	if receive != nil {
-		if err := receive(c.model.In(a, it.Batch.Seqs)); err != nil {
-			return nil, err
-		}
-	}
-	return a, c.model.Forward(ctx, a, it.Batch)
+	return c.model.Forward(ctx, a, it.Batch)
 }
 
 // backward runs a micro-batch backward and frees its activations. dout is the

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -141,6 +142,8 @@ type Parts struct {
 	Optimizer func(rank int, o optim.Optimizer) optim.Optimizer
 	// Source decorates rank's data.
 	Source func(rank int, s Source) Source
+	// Schedule changes the pipeline schedule that rank follows.
+	Schedule func(rank int, s schedule.Schedule) schedule.Schedule
 	// Config changes what this rank believes the configuration to be; the
 	// history's header keeps the true one.
 	Config func(rank int, c Config) Config

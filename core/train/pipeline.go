@@ -2,22 +2,223 @@ package train
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Schedule is the plan's pipeline schedule for m micro-batches.
+func Schedule(p plan.Plan, m int) (schedule.Schedule, error) {
+	switch p.Schedule {
+	case plan.GPipe:
+		return schedule.GPipe(p.PP, m)
+	case plan.Interleaved:
+		return schedule.Interleaved(p.PP, p.Virtual, m)
+	}
+	return schedule.OneF1B(p.PP, m)
+}
+
+// stage runs one rank's actions of a step.
+type stage struct {
+	r     *rank
+	items []parallel.Item
+	// acts holds inputs that have arrived, until the forward pass takes them.
+	acts map[[2]int]*model.Acts
+	// grads holds output gradients that have arrived, and input gradients that
+	// wait to be sent, by direction, chunk and micro-batch.
+	grads map[[3]int]kernels.Tensor
+}
+
+// Directions of a gradient in stage.grads.
+const (
+	arriving = iota
+	leaving
 )
 
 // pipeline runs the micro-batches by the plan's schedule.
-func (r *rank) pipeline(context.Context, []parallel.Item) error { return errors.New("pipeline") }
+func (r *rank) pipeline(ctx context.Context, items []parallel.Item) error {
+	sched, err := Schedule(r.cfg.Plan, len(items))
+	if err != nil {
+		return err
+	}
+	if r.parts.Schedule != nil {
+		sched = r.parts.Schedule(r.id, sched)
+	}
+	s := &stage{r: r, items: items, acts: map[[2]int]*model.Acts{}, grads: map[[3]int]kernels.Tensor{}}
+	for _, a := range sched.Stages[r.mesh.At.PP] {
+		if a.Micro < 0 || a.Micro >= len(items) || a.Chunk < 0 || a.Chunk >= len(r.chunks) {
+			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(items), len(r.chunks))
+		}
+		if err := s.run(ctx, a); err != nil {
+			return fmt.Errorf("%v: %w", a, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (s *stage) run(ctx context.Context, a schedule.Action) error {
+	c, it := s.r.chunks[a.Chunk], &s.items[a.Micro]
+	key := [2]int{a.Chunk, a.Micro}
+	switch a.Kind {
+	case schedule.RecvForward:
+		acts, err := c.acts()
+		if err != nil {
+			return err
+		}
+		s.acts[key] = acts
+		return s.receive(ctx, a, c.model.In(acts, it.Batch.Seqs))
+	case schedule.Forward:
+		acts, err := s.input(c, key)
+		if err != nil {
+			return err
+		}
+		return c.forward(ctx, it, acts)
+	case schedule.SendForward:
+		acts, ok := c.held[a.Micro]
+		if !ok {
+			return fmt.Errorf("its activations are not here")
+		}
+		return s.send(ctx, a, acts.Out())
+	case schedule.RecvBackward:
+		g, err := c.boundary(it)
+		if err != nil {
+			return err
+		}
+		s.grads[[3]int{arriving, a.Chunk, a.Micro}] = g
+		return s.receive(ctx, a, g)
+	case schedule.Backward:
+		return s.backward(ctx, c, a)
+	case schedule.SendBackward:
+		return s.sendGrad(ctx, c, a)
+	}
+	return fmt.Errorf("unknown action")
+}
+
+// input takes the activations that the input was received into; the first
+// virtual stage starts with empty ones.
+func (s *stage) input(c *chunk, key [2]int) (*model.Acts, error) {
+	if c.model.Part().First {
+		return c.acts()
+	}
+	acts, ok := s.acts[key]
+	if !ok {
+		return nil, fmt.Errorf("its input has not been received")
+	}
+	delete(s.acts, key)
+	return acts, nil
+}
+
+func (s *stage) backward(ctx context.Context, c *chunk, a schedule.Action) error {
+	it, key := &s.items[a.Micro], [3]int{arriving, a.Chunk, a.Micro}
+	dout, ok := s.grads[key]
+	if !ok && !c.model.Part().Last {
+		return fmt.Errorf("the gradient of its output has not been received")
+	}
+	delete(s.grads, key)
+	dx, err := c.backward(ctx, it, beginsWorker(s.items, a.Micro), dout)
+	if err != nil {
+		return err
+	}
+	if !dout.Absent() {
+		c.edges = append(c.edges, dout)
+	}
+	if c.model.Part().First {
+		return nil
+	}
+	// The pass's scratch is reused before the schedule sends: keep a copy.
+	g, err := c.boundary(it)
+	if err != nil {
+		return err
+	}
+	s.r.be.Copy(g, dx)
+	s.grads[[3]int{leaving, a.Chunk, a.Micro}] = g
+	return nil
+}
+
+func (s *stage) sendGrad(ctx context.Context, c *chunk, a schedule.Action) error {
+	key := [3]int{leaving, a.Chunk, a.Micro}
+	g, ok := s.grads[key]
+	if !ok {
+		return fmt.Errorf("the gradient of its input is not here")
+	}
+	delete(s.grads, key)
+	c.edges = append(c.edges, g)
+	return s.send(ctx, a, g)
+}
+
+// boundary takes a buffer for the micro-batch's activations between stages.
+func (c *chunk) boundary(it *parallel.Item) (kernels.Tensor, error) {
+	rows, cols := it.Batch.Seqs*c.r.cfg.Model.SeqLen, c.r.cfg.Model.Hidden
+	if n := len(c.edges); n > 0 {
+		t := c.edges[n-1]
+		c.edges = c.edges[:n-1]
+		return kernels.Flat(t.Buf).As(rows, cols), nil
+	}
+	t, err := c.r.meter.Alloc(parallel.MemOther, c.r.seqs*c.r.cfg.Model.SeqLen*cols)
+	if err != nil {
+		return t, err
+	}
+	return t.As(rows, cols), nil
+}
+
+func (s *stage) send(ctx context.Context, a schedule.Action, x kernels.Tensor) error {
+	s.message(a, x)
+	return s.r.mesh.PP.Send(s.label(ctx, a), x, a.Peer)
+}
+
+func (s *stage) receive(ctx context.Context, a schedule.Action, x kernels.Tensor) error {
+	if err := s.r.mesh.PP.Recv(s.label(ctx, a), x, a.Peer); err != nil {
+		return err
+	}
+	s.message(a, x)
+	return nil
+}
+
+func (s *stage) label(ctx context.Context, a schedule.Action) context.Context {
+	return comm.WithLabel(ctx, comm.Label{Group: "pp", Tensor: a.Kind.String(), Step: s.r.chunks[0].at.step})
+}
+
+// message records what crosses a boundary: both sides digest what they have.
+func (s *stage) message(a schedule.Action, x kernels.Tensor) {
+	ev := trace.Event{Kind: trace.KindMessage, Step: s.r.chunks[0].at.step, Micro: a.Micro, Peer: a.Peer, Op: comm.OpRecv, What: trace.Forward,
+		Lo: int64(x.Rows), Hi: int64(x.Cols), Count: int64(x.Len())}
+	// The boundary is named by the virtual stage on its near side.
+	v := a.Chunk*s.r.mesh.Dims.PP + s.r.mesh.At.PP
+	switch a.Kind {
+	case schedule.SendForward:
+		ev.Op = comm.OpSend
+	case schedule.RecvForward:
+		v--
+	case schedule.SendBackward:
+		ev.Op, ev.What = comm.OpSend, trace.Backward
+		v--
+	case schedule.RecvBackward:
+		ev.What = trace.Backward
+	}
+	ev.Seq = uint64(v)
+	var d kernels.Digest
+	s.r.be.Hash(&d, x, kernels.Place{ID: kernels.TensorID(ev.What), RowStride: uint64(x.Cols)})
+	ev.Digest = &d
+	s.r.log.Record(ev)
+}
 
 // live records how many micro-batches have activations on this rank.
 func (r *rank) live(step int) {
+	if r.mesh.PP.Size() == 1 {
+		return
+	}
 	n := 0
 	for _, c := range r.chunks {
 		n += len(c.held)
 	}
-	if r.mesh.PP.Size() > 1 {
-		r.log.Record(trace.Event{Kind: trace.KindLive, Step: step, Count: int64(n)})
-	}
+	r.log.Record(trace.Event{Kind: trace.KindLive, Step: step, Count: int64(n)})
 }

@@ -249,7 +249,11 @@ func (r *rank) passes(ctx context.Context, items []parallel.Item) error {
 	c := r.chunks[0]
 	for i := range items {
 		it := &items[i]
-		if _, err := c.forward(ctx, it, nil); err != nil {
+		a, err := c.acts()
+		if err != nil {
+			return err
+		}
+		if err := c.forward(ctx, it, a); err != nil {
 			return err
 		}
 		if _, err := c.backward(ctx, it, beginsWorker(items, i), kernels.Tensor{}); err != nil {
