@@ -100,7 +100,7 @@ func (s source) value(rank, i int) float32 {
 	if h%32 == 0 { // a zero of either sign
 		return math.Float32frombits(uint32(h>>32) & (1 << 31))
 	}
-	exponent := 127 - 4 + uint32(h>>56%9)
+	exponent := 127 - 1 + uint32(h>>56%3)
 	return math.Float32frombits(uint32(h>>23)&(1<<31|1<<23-1) | exponent<<23)
 }
 
