@@ -35,6 +35,9 @@ func (o *options) verify(ctx context.Context, cs []*contract.Contract, stdout, s
 		}
 	}
 	r, err := o.judged(ctx, cs, opts)
+	if opts.Progress != nil {
+		fmt.Fprint(stderr, clearLine)
+	}
 	if wrong := new(contracts.OptionError); errors.As(err, &wrong) {
 		return cli.Usage, cli.AsUsage(wrong.Err)
 	}
@@ -52,6 +55,9 @@ func (o *options) verify(ctx context.Context, cs []*contract.Contract, stdout, s
 	}
 	return exitCode(r.Verdict), nil
 }
+
+// clearLine empties the line of a terminal.
+const clearLine = "\r\x1b[K"
 
 // driver is what the flags ask of package contracts.
 func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
@@ -76,7 +82,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 		opts.Histories = filepath.Join(o.out, "histories")
 	}
 	if cli.Terminal(stderr) {
-		opts.Progress = func(what string) { fmt.Fprintf(stderr, "\r\x1b[K%.*s\r", cli.Width(stderr)-1, what) }
+		opts.Progress = func(what string) { fmt.Fprintf(stderr, "%s%.*s", clearLine, cli.Width(stderr)-1, what) }
 	}
 	return opts, nil
 }
