@@ -49,12 +49,11 @@ func (c *Config) Validate() error {
 	if c.Decay == 0 && c.Name == "adamw" {
 		c.Decay = 0.1
 	}
-	c.Decay = max(c.Decay, 0)
 	for _, r := range []struct {
 		name      string
 		v, lo, hi float64
 	}{{"lr", c.LR, 0, 1e6}, {"beta1", c.Beta1, 0, 1}, {"beta2", c.Beta2, 0, 1}, {"eps", c.Eps, 0, 1}, {"momentum", c.Momentum, 0, 1},
-		{"decay", c.Decay, 0, 1e6}, {"clip", c.Clip, 0, 1e30}, {"min_lr", c.MinLR, 0, c.LR}} {
+		{"decay", c.decay(), 0, 1e6}, {"clip", c.Clip, 0, 1e30}, {"min_lr", c.MinLR, 0, c.LR}} {
 		if !(r.v >= r.lo && r.v <= r.hi) {
 			return fmt.Errorf("optimizer %s: %s=%v: must lie from %v to %v", c.Name, r.name, r.v, r.lo, r.hi)
 		}
@@ -63,6 +62,15 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("optimizer %s: warmup=%d, horizon=%d: must not be negative, and the horizon lies beyond the warm-up", c.Name, c.Warmup, c.Horizon)
 	}
 	return nil
+}
+
+// decay is the weight decay of matrices: a negative Decay stays in the
+// configuration, where 0 would come back as the default, and means none.
+func (c *Config) decay() float64 {
+	if c.Decay < 0 {
+		return 0
+	}
+	return c.Decay
 }
 
 // At is the learning rate of optimizer step t (from 0): linear warm-up, then a

@@ -48,7 +48,7 @@ func (a adamW) Update(be kernels.Backend, w, g kernels.Tensor, moments []kernels
 	p := kernels.AdamWParams{LR: s.LR, Beta1: a.Beta1, Beta2: a.Beta2, Eps: a.Eps, Coef: s.Coef,
 		C1: 1 - num.PowInt(a.Beta1, s.T+1), C2: 1 - num.PowInt(a.Beta2, s.T+1)}
 	if decays {
-		p.Decay = a.Decay
+		p.Decay = a.decay()
 	}
 	be.AdamW(w, moments[0], moments[1], g, p)
 }
@@ -60,7 +60,7 @@ func (sgd) Moments() []string { return []string{trace.Momentum} }
 func (o sgd) Update(be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s Step) {
 	p := kernels.SGDParams{LR: s.LR, Momentum: o.Momentum, Coef: s.Coef}
 	if decays {
-		p.Decay = o.Decay
+		p.Decay = o.decay()
 	}
 	be.SGD(w, moments[0], g, p)
 }
