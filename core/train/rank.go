@@ -42,6 +42,7 @@ type rank struct {
 	seqs    int      // capacity of a micro-batch
 	counter int      // optimizer steps taken
 	losses  []float64
+	told    Progress // what progress says of the step's update
 }
 
 // run builds the rank and takes all steps.
@@ -319,7 +320,8 @@ func (r *rank) update(ctx context.Context, step int) error {
 	r.scalar(step, trace.Norm, norm)
 	r.scalar(step, trace.Coef, coef)
 	r.scalar(step, trace.LR, lr)
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+	r.told = Progress{Norm: norm, Skipped: math.IsNaN(norm) || math.IsInf(norm, 0)}
+	if r.told.Skipped {
 		r.log.Record(trace.Event{Kind: trace.KindSkip, Step: step, Text: fmt.Sprintf("gradient norm %v: no rank steps", norm)})
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {
 		return err
@@ -385,5 +387,7 @@ func (r *rank) progress(step int, n int64) {
 	if r.parts.Progress == nil || !r.reports() {
 		return
 	}
-	r.parts.Progress(Progress{Step: step, Steps: r.cfg.Steps, Loss: r.losses[len(r.losses)-1], Tokens: n, Elapsed: time.Since(r.begun)})
+	p := r.told
+	p.Step, p.Steps, p.Loss, p.Tokens, p.Elapsed = step, r.cfg.Steps, r.losses[len(r.losses)-1], n, time.Since(r.begun)
+	r.parts.Progress(p)
 }
