@@ -147,6 +147,8 @@ type Parts struct {
 	// Config changes what this rank believes the configuration to be; the
 	// history's header keeps the true one.
 	Config func(rank int, c Config) Config
+	// Checkpoints says where state is stored and loaded.
+	Checkpoints Checkpoints
 	// Deadline bounds how long a collective waits for a peer; 0 is a minute.
 	Deadline time.Duration
 	// Progress is called by rank 0 after every step; nil for none.

@@ -41,6 +41,7 @@ type rank struct {
 	chunks  []*chunk // in the order of the layers
 	seqs    int      // capacity of a micro-batch
 	counter int      // optimizer steps taken
+	first   int      // first step of this run: 0, or where a checkpoint goes on
 	losses  []float64
 	told    Progress // what progress says of the step's update
 }
@@ -54,12 +55,17 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	for step := range r.cfg.Steps {
+	for step := r.first; step < r.cfg.Steps; step++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err := r.step(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
+		}
+		if r.parts.Checkpoints.due(step, r.cfg.Steps) {
+			if err := r.save(ctx, step); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
 		}
 	}
 	if r.cfg.Evidence.Digests {
@@ -151,10 +157,15 @@ func (r *rank) start(ctx context.Context) error {
 			r.log.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: what, Span: &sp, Count: int64(t.Len())})
 		}
 	}
-	if err := r.recordState(-1); err != nil {
+	if c := r.parts.Checkpoints.Resume; c != nil {
+		if err := r.resume(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := r.recordState(r.first - 1); err != nil {
 		return err
 	}
-	return r.agree(ctx, -1)
+	return r.agree(ctx, r.first-1)
 }
 
 // recordState records the digests of weights and moments.

@@ -1,0 +1,211 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Schema names the format of the manifest.
+const Schema = "lockstep/checkpoint/v1"
+
+// ManifestName is the file whose presence makes a checkpoint complete.
+const ManifestName = "checkpoint.json"
+
+// File is one file of a checkpoint.
+type File struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Manifest says what a checkpoint holds and where the run stands.
+type Manifest struct {
+	Schema     string          `json:"schema"`
+	Arithmetic int             `json:"arithmetic"`
+	Step       int             `json:"step"`    // steps of data consumed: the next step
+	Counter    int             `json:"counter"` // optimizer steps taken
+	Spec       json.RawMessage `json:"spec"`    // the run's configuration
+	// Digests holds, per kind, the digest of all logical elements.
+	Digests map[string]kernels.Digest `json:"digests"`
+	Files   []File                    `json:"files"`
+}
+
+// DirName is the directory of the checkpoint after a number of steps.
+func DirName(step int) string { return fmt.Sprintf("step-%08d", step) }
+
+// Pending is where a checkpoint is written before it is complete.
+func Pending(root string, step int) string { return filepath.Join(root, ".tmp-"+DirName(step)) }
+
+// FileName is the name of a rank's file.
+func FileName(rank int) string { return fmt.Sprintf("rank-%05d.safetensors", rank) }
+
+// Save writes one rank's file into a pending checkpoint.
+func Save(dir string, rank int, rects []Rect, metadata map[string]string, element func(i int) ([]float32, error)) (File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return File{}, err
+	}
+	f := File{Name: FileName(rank)}
+	h, n := sha256.New(), int64(0)
+	err := trace.WriteFile(filepath.Join(dir, f.Name), func(w io.Writer) error {
+		return Write(io.MultiWriter(w, h, (*counter)(&n)), rects, metadata, element)
+	})
+	f.Bytes, f.SHA256 = n, hex.EncodeToString(h.Sum(nil))
+	return f, err
+}
+
+// counter counts the bytes written to it.
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// Complete writes the manifest of a pending checkpoint and moves it to its
+// place below root. A checkpoint of the same step is replaced.
+func Complete(root string, m Manifest) error {
+	pending := Pending(root, m.Step)
+	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	err := trace.WriteFile(filepath.Join(pending, ManifestName), func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", " ")
+		return enc.Encode(m)
+	})
+	if err != nil {
+		return err
+	}
+	final := filepath.Join(root, DirName(m.Step))
+	if err := os.RemoveAll(final); err != nil {
+		return err
+	}
+	return os.Rename(pending, final)
+}
+
+// Checkpoint is an open, checked checkpoint; it may be read by several ranks at
+// once.
+type Checkpoint struct {
+	Manifest Manifest
+	Dir      string
+	files    []*file
+}
+
+// Open opens the checkpoint in dir, or the latest complete one below it, and
+// checks every file against the manifest.
+func Open(dir string) (*Checkpoint, error) {
+	dir, err := latest(dir)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, ManifestName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Dir: dir}
+	if err := json.Unmarshal(b, &c.Manifest); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m := &c.Manifest
+	switch {
+	case m.Schema != Schema:
+		return nil, fmt.Errorf("%s: schema %q: want %q", path, m.Schema, Schema)
+	case m.Arithmetic != kernels.Arithmetic:
+		return nil, fmt.Errorf("%s: arithmetic version %d: this program has version %d", path, m.Arithmetic, kernels.Arithmetic)
+	case m.Step < 0 || m.Counter < 0 || m.Counter > m.Step:
+		return nil, fmt.Errorf("%s: step %d, counter %d: must not be negative, the counter at most the step", path, m.Step, m.Counter)
+	}
+	for _, f := range m.Files {
+		if err := c.add(f); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// latest is dir if it holds a manifest, else the newest checkpoint below it.
+func latest(dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(dir, ManifestName)); err == nil {
+		return dir, nil
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "step-*", ManifestName))
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("%s: no complete checkpoint (%s) in it", dir, ManifestName)
+	}
+	slices.Sort(found)
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+func (c *Checkpoint) add(f File) error {
+	if filepath.Base(f.Name) != f.Name {
+		return fmt.Errorf("%s: file name %q: must not leave the checkpoint", c.Dir, f.Name)
+	}
+	path := filepath.Join(c.Dir, f.Name)
+	r, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if n != f.Bytes {
+		return fmt.Errorf("%s: %d bytes: the manifest says %d (truncated?)", path, n, f.Bytes)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+		return fmt.Errorf("%s: SHA-256 %s: the manifest says %s (damaged or of another checkpoint)", path, got, f.SHA256)
+	}
+	of, err := open(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, of)
+	return nil
+}
+
+// Read fills dst with a rectangle of a logical tensor, row by row. Every
+// element must be stored exactly once.
+func (c *Checkpoint) Read(want Rect, dst []float32) error {
+	got := 0
+	for _, f := range c.files {
+		for _, r := range f.rects {
+			if r.What != want.What || r.Tensor != want.Tensor {
+				continue
+			}
+			n, err := f.copyOverlap(r, want, dst)
+			if err != nil {
+				return err
+			}
+			got += n
+		}
+	}
+	if got != want.Len() {
+		return fmt.Errorf("%s: %v: has %d of %d elements", c.Dir, want, got, want.Len())
+	}
+	return nil
+}
+
+// Close closes the files.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for _, f := range c.files {
+		errs = append(errs, f.f.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,217 @@
+// Package checkpoint stores weights, moments and the position of a run so that
+// it can go on under any other plan: safetensors files, one per rank that owns
+// something, and a manifest that names each with its hash. A checkpoint is
+// complete or not there.
+//
+// A rank stores rectangles of logical tensors: the entry
+// "weight/model.norm.weight[0:1,0:32]" holds rows 0 to 1 and columns 0 to 32.
+// Readers put together what their own plan needs.
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/lockstep-ml/lockstep/core/shard"
+)
+
+// Rect is rows R and columns C of a logical tensor of one kind ("weight", "m",
+// "v", "momentum").
+type Rect struct {
+	What, Tensor string
+	R, C         shard.Range
+}
+
+// Len is the number of elements.
+func (r Rect) Len() int { return r.R.Len() * r.C.Len() }
+
+// String is the entry's name.
+func (r Rect) String() string {
+	return fmt.Sprintf("%s/%s[%d:%d,%d:%d]", r.What, r.Tensor, r.R.Lo, r.R.Hi, r.C.Lo, r.C.Hi)
+}
+
+var rectName = regexp.MustCompile(`^([a-z.]+)/([^\[\]]+)\[(\d+):(\d+),(\d+):(\d+)\]$`)
+
+// parseRect reads what String wrote.
+func parseRect(s string) (Rect, error) {
+	m := rectName.FindStringSubmatch(s)
+	if m == nil {
+		return Rect{}, fmt.Errorf("entry %q: want kind/tensor[r0:r1,c0:c1]", s)
+	}
+	var n [4]int
+	for i := range n {
+		v, err := strconv.Atoi(m[3+i])
+		if err != nil {
+			return Rect{}, fmt.Errorf("entry %q: %w", s, err)
+		}
+		n[i] = v
+	}
+	r := Rect{What: m[1], Tensor: m[2], R: shard.Range{Lo: n[0], Hi: n[1]}, C: shard.Range{Lo: n[2], Hi: n[3]}}
+	if r.R.Empty() || r.C.Empty() {
+		return Rect{}, fmt.Errorf("entry %q: is empty", s)
+	}
+	return r, nil
+}
+
+// entry is a tensor in the header of a safetensors file.
+type entry struct {
+	DType   string   `json:"dtype"`
+	Shape   [2]int   `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// maxHeader bounds the header that is read: 100 MB, as the format's own library
+// does.
+const maxHeader = 100_000_000
+
+// Write writes the rectangles in the safetensors format: 8 bytes of header
+// length, a JSON header, then the data; element reads the i-th rectangle.
+func Write(w io.Writer, rects []Rect, metadata map[string]string, element func(i int) ([]float32, error)) error {
+	head := map[string]any{"__metadata__": metadata}
+	var off int64
+	for _, r := range rects {
+		n := 4 * int64(r.Len())
+		head[r.String()] = entry{"F32", [2]int{r.R.Len(), r.C.Len()}, [2]int64{off, off + n}}
+		off += n
+	}
+	h, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	for len(h)%8 != 0 { // the format aligns the data
+		h = append(h, ' ')
+	}
+	if _, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)); err != nil {
+		return err
+	}
+	var raw []byte
+	for i, r := range rects {
+		x, err := element(i)
+		if err != nil {
+			return err
+		}
+		if len(x) != r.Len() {
+			return fmt.Errorf("%v: %d elements given", r, len(x))
+		}
+		raw = raw[:0]
+		for _, v := range x {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+		}
+		if _, err := w.Write(raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is an open safetensors file.
+type file struct {
+	f     *os.File
+	rects []stored
+}
+
+// stored is a rectangle with its place in the file.
+type stored struct {
+	Rect
+	off int64
+}
+
+// open reads and checks a file's header: offsets lie within the file, follow
+// each other and fit the shapes.
+func open(path string) (_ *file, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var n [8]byte
+	if _, err := io.ReadFull(f, n[:]); err != nil {
+		return nil, fmt.Errorf("header length: %w", err)
+	}
+	size := binary.LittleEndian.Uint64(n[:])
+	if size > maxHeader || int64(size) > st.Size()-8 {
+		return nil, fmt.Errorf("header of %d bytes in a file of %d", size, st.Size())
+	}
+	h := make([]byte, size)
+	if _, err := io.ReadFull(f, h); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	out := &file{f: f}
+	return out, out.parse(h, 8+int64(size), st.Size())
+}
+
+func (f *file) parse(h []byte, base, size int64) error {
+	var head map[string]json.RawMessage
+	if err := json.Unmarshal(h, &head); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	for name, raw := range head {
+		if name == "__metadata__" {
+			continue
+		}
+		var e entry
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("entry %q: %w", name, err)
+		}
+		r, err := parseRect(name)
+		if err != nil {
+			return err
+		}
+		if e.DType != "F32" || e.Shape != [2]int{r.R.Len(), r.C.Len()} {
+			return fmt.Errorf("entry %q: dtype %s, shape %v: want F32 of the size in its name", name, e.DType, e.Shape)
+		}
+		if e.Offsets[0] < 0 || e.Offsets[1]-e.Offsets[0] != 4*int64(r.Len()) || base+e.Offsets[1] > size {
+			return fmt.Errorf("entry %q: data at %v: the file has %d bytes", name, e.Offsets, size)
+		}
+		f.rects = append(f.rects, stored{r, base + e.Offsets[0]})
+	}
+	slices.SortFunc(f.rects, func(a, b stored) int { return int(a.off - b.off) })
+	end := base
+	for _, r := range f.rects {
+		if r.off != end {
+			return fmt.Errorf("entry %v: data starts at %d, want %d", r.Rect, r.off, end)
+		}
+		end += 4 * int64(r.Len())
+	}
+	if end != size {
+		return fmt.Errorf("data ends at %d, the file at %d", end, size)
+	}
+	return nil
+}
+
+// copyOverlap copies what r shares with the wanted rectangle into dst, which
+// holds the wanted rectangle row by row, and returns the number of elements.
+func (f *file) copyOverlap(r stored, want Rect, dst []float32) (int, error) {
+	rows, cols := r.R.Intersect(want.R), r.C.Intersect(want.C)
+	if rows.Empty() || cols.Empty() {
+		return 0, nil
+	}
+	raw := make([]byte, 4*cols.Len())
+	for i := rows.Lo; i < rows.Hi; i++ {
+		at := r.off + 4*int64((i-r.R.Lo)*r.C.Len()+cols.Lo-r.C.Lo)
+		if _, err := f.f.ReadAt(raw, at); err != nil {
+			return 0, fmt.Errorf("%s: %v: %w", f.f.Name(), r.Rect, err)
+		}
+		out := dst[(i-want.R.Lo)*want.C.Len()+cols.Lo-want.C.Lo:]
+		for j := range cols.Len() {
+			out[j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:]))
+		}
+	}
+	return rows.Len() * cols.Len(), nil
+}

@@ -1,0 +1,216 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Checkpoints says where and when a run stores its state, and what it goes on
+// from. Under which plan a checkpoint was made does not matter.
+type Checkpoints struct {
+	Dir    string                 // "" stores nothing
+	Every  int                    // optimizer steps between checkpoints; 0 is after the last step only
+	Resume *checkpoint.Checkpoint // nil starts from the seed
+}
+
+// due says whether a checkpoint follows the given step.
+func (c *Checkpoints) due(step, steps int) bool {
+	return c.Dir != "" && (step == steps-1 || c.Every > 0 && (step+1)%c.Every == 0)
+}
+
+// stored is a rectangle of the rank's state with the tensor that holds it.
+type stored struct {
+	checkpoint.Rect
+	at kernels.Tensor
+}
+
+// rects cuts elements of a piece into rectangles of logical tensors.
+func (c *chunk) rects(what string, r shard.Range, at kernels.Tensor, all bool) []stored {
+	var out []stored
+	c.model.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
+		if !p.Counts && !all {
+			return
+		}
+		name := p.Name
+		if p.ID == kernels.TensorID(model.EmbedName) {
+			name = model.EmbedName // a tied head is the embedding
+		}
+		p.Places(local, func(l shard.Range, rows, cols int, pl kernels.Place) {
+			row, col := int(pl.First)/p.Cols, int(pl.First)%p.Cols
+			x := l.Shift(p.Off - r.Lo)
+			out = append(out, stored{checkpoint.Rect{What: what, Tensor: name,
+				R: shard.Range{Lo: row, Hi: row + rows}, C: shard.Range{Lo: col, Hi: col + cols}}, at.Range(x.Lo, x.Hi)})
+		})
+	})
+	return out
+}
+
+// state lists what this rank stores (all false: each logical element on one
+// rank only) or holds (all true).
+func (r *rank) state(all bool) []stored {
+	var out []stored
+	for _, c := range r.chunks {
+		weights, moments := c.Replicated()
+		if all || !weights || r.dp.Rank() == 0 {
+			for _, p := range c.State() {
+				out = append(out, c.rects(trace.Weight, p.Range, p.W, all)...)
+			}
+		}
+		if all || !moments || r.dp.Rank() == 0 {
+			for _, p := range c.Pieces() {
+				for i, name := range r.opt.Moments() {
+					out = append(out, c.rects(name, p.Range, p.M[i], all)...)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// digests adds up the digests, per kind, of what this rank stores.
+func (r *rank) digests() map[string]kernels.Digest {
+	out := map[string]kernels.Digest{}
+	add := func(what string, c *chunk, p parallel.Piece, at kernels.Tensor) {
+		d := out[what]
+		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
+			if q.Counts {
+				x := local.Shift(q.Off - p.Lo)
+				d.Add(parallel.Digest(r.be, q, local, at.Range(x.Lo, x.Hi)))
+			}
+		})
+		out[what] = d
+	}
+	for _, c := range r.chunks {
+		weights, moments := c.Replicated()
+		if !weights || r.dp.Rank() == 0 {
+			for _, p := range c.State() {
+				add(trace.Weight, c, p, p.W)
+			}
+		}
+		if !moments || r.dp.Rank() == 0 {
+			for _, p := range c.Pieces() {
+				for i, name := range r.opt.Moments() {
+					add(name, c, p, p.M[i])
+				}
+			}
+		}
+	}
+	return out
+}
+
+// save stores the state after a step: every rank its file, then rank 0 the
+// manifest, whose presence completes the checkpoint.
+func (r *rank) save(ctx context.Context, step int) error {
+	ctx = comm.WithLabel(ctx, comm.Label{Group: "world", Tensor: "checkpoint", Step: step})
+	root, xs := r.parts.Checkpoints.Dir, r.state(false)
+	rects := make([]checkpoint.Rect, len(xs))
+	for i := range xs {
+		rects[i] = xs[i].Rect
+	}
+	meta := map[string]string{"schema": checkpoint.Schema, "step": strconv.Itoa(step + 1), "rank": strconv.Itoa(r.id)}
+	f, err := checkpoint.Save(checkpoint.Pending(root, step+1), r.id, rects, meta, func(i int) ([]float32, error) {
+		x := make([]float32, xs[i].at.Len())
+		return x, r.be.Read(x, xs[i].at)
+	})
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	type part struct {
+		File    checkpoint.File
+		Digests map[string]kernels.Digest
+	}
+	mine, err := json.Marshal(part{f, r.digests()})
+	if err != nil {
+		return err
+	}
+	all, err := r.mesh.World.AllGatherBytes(ctx, mine)
+	if err != nil {
+		return err
+	}
+	if r.id == 0 {
+		m := checkpoint.Manifest{Schema: checkpoint.Schema, Arithmetic: kernels.Arithmetic, Step: step + 1, Counter: r.counter,
+			Spec: r.cfg.Spec(), Digests: map[string]kernels.Digest{}}
+		for i, b := range all {
+			var p part
+			if err := json.Unmarshal(b, &p); err != nil {
+				return fmt.Errorf("checkpoint: rank %d: %w", i, err)
+			}
+			m.Files = append(m.Files, p.File)
+			for what, d := range p.Digests {
+				sum := m.Digests[what]
+				sum.Add(d)
+				m.Digests[what] = sum
+			}
+		}
+		if err := checkpoint.Complete(root, m); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+	}
+	return r.mesh.World.Barrier(ctx)
+}
+
+// resume fills weights and moments from a checkpoint and proves, by the digests
+// of all logical elements, that what was loaded is what was stored.
+func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
+	if err := compatible(c.Manifest.Spec, r.cfg); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+	}
+	for _, s := range r.state(true) {
+		buf := make([]float32, s.Len())
+		if err := c.Read(s.Rect, buf); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		r.be.Write(s.at, buf)
+	}
+	r.counter, r.first = c.Manifest.Counter, c.Manifest.Step
+	mine := r.digests()
+	ctx = comm.WithLabel(ctx, comm.Label{Group: "world", Tensor: "checkpoint", Step: -1})
+	for _, what := range append([]string{trace.Weight}, r.opt.Moments()...) {
+		sum := []uint64{mine[what].A, mine[what].B}
+		if err := r.mesh.World.AllReduceInt(ctx, sum, kernels.Sum); err != nil {
+			return err
+		}
+		if want := c.Manifest.Digests[what]; sum[0] != want.A || sum[1] != want.B {
+			return fmt.Errorf("checkpoint %s: %s has digest %v after loading, %v when stored", c.Dir, what, kernels.Digest{A: sum[0], B: sum[1]}, want)
+		}
+	}
+	return nil
+}
+
+// compatible refuses a checkpoint of a run that computes something else: all
+// but plan, steps, backend and evidence must agree.
+func compatible(spec json.RawMessage, cfg Config) error {
+	old, err := ParseSpec(spec)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name     string
+		old, now any
+	}{
+		{"model", old.Model, cfg.Model}, {"optimizer", old.Optimizer, cfg.Optimizer}, {"sequences", old.Sequences, cfg.Sequences},
+		{"last_step", old.LastStep, cfg.LastStep}, {"text_hash", old.TextHash, cfg.TextHash}, {"seed", old.Seed, cfg.Seed},
+	} {
+		a, _ := json.Marshal(f.old)
+		b, _ := json.Marshal(f.now)
+		if !bytes.Equal(a, b) {
+			return fmt.Errorf("%s is %s there and %s here: must be equal", f.name, a, b)
+		}
+	}
+	if !slices.Equal(old.Blank, cfg.Blank) {
+		return fmt.Errorf("blank is %v there and %v here: must be equal", old.Blank, cfg.Blank)
+	}
+	return nil
+}
