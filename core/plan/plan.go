@@ -233,9 +233,26 @@ func (p Plan) Parts(c model.Config, at mesh.Coord) []model.Part {
 // KVReplicas is how many tensor-parallel neighbours hold the same KV head.
 func (p Plan) KVReplicas(c model.Config) int { return max(1, max(1, p.TP)/c.KVHeads) }
 
+// checkValues refuses what Parse would refuse in a plan that was not parsed.
+func (p *Plan) checkValues() error {
+	for _, n := range []struct {
+		key string
+		v   int
+	}{{"dp", p.DP}, {"tp", p.TP}, {"pp", p.PP}, {"microbatches", p.MicroBatches}, {"virtual", p.Virtual}} {
+		if n.v < 0 {
+			return fmt.Errorf("plan: %s=%d: must not be negative", n.key, n.v)
+		}
+	}
+	_, err := Parse(p.String())
+	return err
+}
+
 // Validate fills defaults for a valid model c and a global batch of sequences,
 // and refuses what does not fit, naming value and rule.
 func (p *Plan) Validate(c model.Config, sequences int) error {
+	if err := p.checkValues(); err != nil {
+		return err
+	}
 	p.defaults()
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("plan %s: "+format, append([]any{p}, args...)...)
@@ -246,7 +263,7 @@ func (p *Plan) Validate(c model.Config, sequences int) error {
 		p.MicroBatches = per
 	}
 	switch {
-	case p.DP > MaxRanks || p.TP > MaxRanks || p.PP > MaxRanks || p.World() > MaxRanks:
+	case p.World() > MaxRanks:
 		return bad("more than %d ranks", MaxRanks)
 	case p.DP > sequences:
 		return bad("dp=%d: more ranks than the %d sequences of a step", p.DP, sequences)
@@ -258,8 +275,6 @@ func (p *Plan) Validate(c model.Config, sequences int) error {
 		return bad("virtual=%d: needs schedule=interleaved", p.Virtual)
 	case p.Schedule == Interleaved && (p.Virtual < 2 || p.PP < 2):
 		return bad("schedule=interleaved: needs virtual=2 or more and pp=2 or more")
-	case p.Zero < 0 || p.Zero > 3:
-		return bad("zero=%d: must be from 0 to 3", p.Zero)
 	case (p.Shard == ShardRoundRobin || p.Shard == ShardContiguous || p.Shard == ShardBalanced) && p.Zero != 1:
 		return bad("shard=%s: needs zero=1", p.Shard)
 	case p.Shard == ShardTensors && p.Zero != 3:
