@@ -1,12 +1,14 @@
 package schedule
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -90,6 +92,27 @@ func checkResult(t *testing.T, name string, s Schedule, r Result, round int64) {
 			t.Errorf("%s: stage %d holds %d unsent results, at most %d expected", name, i, r.PeakUnsent[i], unsent)
 		}
 	}
+}
+
+// The transfers of a slot take two rounds (three round an odd ring) and do not
+// queue up down the pipeline.
+func TestTransfersKeepStep(t *testing.T) {
+	const transfer = 4
+	all(t, func(name string, s Schedule) {
+		p, v, m := len(s.Stages), s.Chunks, s.Micros
+		c, rounds := equal(1, 2), 2
+		c.Transfer = transfer
+		if v > 1 {
+			m, rounds = (m+p-1)/p*p, 2+p%2
+		}
+		r, err := Simulate(s, c, Rendezvous)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if most := int64(v*m+p-1) * int64(3+2*rounds*transfer); r.Finish > most {
+			t.Errorf("%s: ends at %d, want %d at most", name, r.Finish, most)
+		}
+	})
 }
 
 // The idle shares that were simulated independently of this package.
@@ -197,17 +220,33 @@ func runBlocking(t *testing.T, s Schedule) {
 	for i := range links {
 		links[i] = make(chan Action)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	var group sync.WaitGroup
 	for stage, list := range s.Stages {
 		group.Go(func() {
-			for _, a := range list {
-				switch a.Kind {
-				case SendForward, SendBackward:
-					links[stage*p+a.Peer] <- a
-				case RecvForward, RecvBackward:
-					if got := <-links[a.Peer*p+stage]; got != opposite(stage, a, p) {
-						t.Errorf("%s P=%d V=%d M=%d, stage %d: %v meets %v", s.Name, p, s.Chunks, s.Micros, stage, a, got)
+			for i, a := range list {
+				if a.Kind.isPass() {
+					continue
+				}
+				var ok bool
+				if a.Kind.isSend() {
+					select {
+					case links[stage*p+a.Peer] <- a:
+						ok = true
+					case <-ctx.Done():
 					}
+				} else {
+					select {
+					case got := <-links[a.Peer*p+stage]:
+						ok = got == opposite(stage, a, p)
+					case <-ctx.Done():
+					}
+				}
+				if !ok {
+					t.Errorf("%s P=%d V=%d M=%d: stage %d fails in action %d, %v", s.Name, p, s.Chunks, s.Micros, stage, i, a)
+					cancel()
+					return
 				}
 			}
 		})

@@ -62,13 +62,7 @@ func (r Result) IdleShare() float64 {
 }
 
 // Overhead is the idle time over the time of passes, of all stages.
-func (r Result) Overhead() float64 {
-	idle := r.IdleShare()
-	if idle == 1 { // transfers only
-		return 0
-	}
-	return idle / (1 - idle)
-}
+func (r Result) Overhead() float64 { return r.IdleShare() / (1 - r.IdleShare()) }
 
 // Wait is a stage that cannot go on.
 type Wait struct {
