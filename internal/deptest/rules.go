@@ -39,8 +39,8 @@ func syntaxRules() []Rule {
 	// What is below contracts but no clause: the driver and the makers of faults.
 	support := []string{"contracts", "contracts/fault/...", "contracts/contracttest/..."}
 	return []Rule{
-		each("clauses-judge-histories", "a clause is a pure function over histories: of package comm it may name operations, nothing more",
-			onlyOpNames(clauses, support)),
+		each("clauses-judge-histories", "a clause is a pure function over histories: of package comm it may name operations and algorithms, nothing more",
+			onlyNames(clauses, support)),
 		packageDocs("package-docs", "each package says what it is for"),
 		each("no-init", "nothing registers itself or runs on import", noInit),
 		each("no-exit", "only package main ends the process", noExit),
