@@ -73,7 +73,10 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // Read reads what Write wrote; name is used in errors, which give the line.
-func Read(r io.Reader, name string) (*Log, error) {
+func Read(r io.Reader, name string) (*Log, error) { return read(r, name, maxLine) }
+
+// read is Read with a bound on the bytes of a line.
+func read(r io.Reader, name string, maxLine int) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	l := &Log{}

@@ -1,0 +1,173 @@
+package trace
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// logs are the logs of a run of n ranks with an event each, ranks descending.
+func logs(n int) []*Log {
+	var out []*Log
+	for r := n - 1; r >= 0; r-- {
+		l := &Log{Header: Header{Schema: Schema, Arithmetic: 1, Rank: r, World: n, Case: "c", Plan: "dp=3", Model: "nano", Spec: json.RawMessage(`{"seed":1}`)}}
+		l.Record(Event{Kind: KindTokens, Step: r})
+		l.Record(Event{Kind: KindEnd})
+		out = append(out, l)
+	}
+	return out
+}
+
+func TestMerge(t *testing.T) {
+	h, err := Merge(logs(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Header.Rank != 0 || len(h.Missing()) != 0 {
+		t.Errorf("header of rank %d, missing %v", h.Header.Rank, h.Missing())
+	}
+	var order []int
+	for e := range h.All {
+		order = append(order, e.Rank)
+		if e.Kind == KindTokens && e.Step != e.Rank {
+			t.Errorf("rank %d has the event of rank %d", e.Rank, e.Step)
+		}
+	}
+	if want := []int{0, 0, 1, 1, 2, 2}; !cmp.Equal(order, want) {
+		t.Errorf("events come from ranks %v, want %v", order, want)
+	}
+	n := 0
+	for range h.All {
+		if n++; n == 3 {
+			break // must end the ranks too
+		}
+	}
+}
+
+func TestMergeOfSomeRanks(t *testing.T) {
+	h, err := Merge(logs(4)[1:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := h.Missing(), []int{0, 3}; !cmp.Equal(got, want) || h.Header.Rank != 1 {
+		t.Errorf("missing %v and header of rank %d, want %v and 1", got, h.Header.Rank, want)
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Header)
+		says   string
+	}{
+		{func(h *Header) { h.Schema = "x" }, "histories of ranks 0 and 1 are not of one run: schema"},
+		{func(h *Header) { h.Arithmetic = 2 }, `arithmetic "1" and "2"`},
+		{func(h *Header) { h.World = 4 }, `world "3" and "4"`},
+		{func(h *Header) { h.Case = "d" }, `case "c" and "d"`},
+		{func(h *Header) { h.Plan = "dp=1" }, `plan "dp=3" and "dp=1"`},
+		{func(h *Header) { h.Model = "odd" }, `model "nano" and "odd"`},
+		{func(h *Header) { h.Spec = json.RawMessage(`{"seed":2}`) }, "spec"},
+		{func(h *Header) { h.Rank = 2 }, "two histories of rank 2"},
+		{func(h *Header) { h.Rank = 3 }, "history of rank 3: the world has 3 ranks"},
+		{func(h *Header) { h.Rank = -1 }, "history of rank -1"},
+	} {
+		ls := logs(3)
+		c.change(&ls[1].Header)
+		if _, err := Merge(ls); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v, want an error that says %q", err, c.says)
+		}
+	}
+	if _, err := Merge(nil); err == nil {
+		t.Error("nothing was merged")
+	}
+	// Backends may differ: that is how they are compared.
+	ls := logs(2)
+	ls[0].Header.Backend = "other"
+	if _, err := Merge(ls); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	dir := t.TempDir()
+	h, err := Merge(logs(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(h.Ranks, 1) // as after a crash
+	for _, sub := range []string{"b", "a/deep"} {
+		if err := h.Save(filepath.Join(dir, sub)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("not a history"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 {
+		t.Fatalf("%d histories, want 2", len(got))
+	}
+	for _, g := range got {
+		if d := cmp.Diff(h, g); d != "" {
+			t.Errorf("a history came back changed: %s", d)
+		}
+	}
+	if got, want := names(t, filepath.Join(dir, "b")), []string{"0000.ndjson", "0002.ndjson"}; !cmp.Equal(got, want) {
+		t.Errorf("files %v, want %v", got, want)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	empty := t.TempDir()
+	if _, err := Load(empty); err == nil || !strings.Contains(err.Error(), empty+": no history") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if _, err := Load(filepath.Join(empty, "missing")); err == nil {
+		t.Error("a missing directory was loaded")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"0000.ndjson": header, "0001.ndjson": header} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), dir+": two histories of rank 0") {
+		t.Errorf("two files of one rank: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "0001.ndjson"), []byte("junk"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "0001.ndjson")+":1") {
+		t.Errorf("a broken file: %v", err)
+	}
+}
+
+// Events of many goroutines are all kept, and Events is a copy.
+func TestRecordIsSafe(t *testing.T) {
+	l := &Log{}
+	Record(nil, Event{}) // no recorder: nothing happens
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				Record(l, Event{Kind: KindEnd})
+			}
+		})
+	}
+	all.Wait()
+	events := l.Events()
+	if len(events) != 800 {
+		t.Errorf("%d events, want 800", len(events))
+	}
+	events[0].Kind = "changed"
+	if l.Events()[0].Kind != KindEnd {
+		t.Error("the log's own events were handed out")
+	}
+}
