@@ -45,14 +45,19 @@ func (m *Meter) Free(what string, t kernels.Tensor) {
 func (m *Meter) count(what string, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.live == nil {
-		m.live, m.peak = map[string]int64{}, map[string]int64{}
-	}
+	m.ready()
 	m.live[what] += bytes
 	m.peak[what] = max(m.peak[what], m.live[what])
 	if what != MemOther {
 		m.total += bytes
 		m.top = max(m.top, m.total)
+	}
+}
+
+// ready makes the maps of the zero value.
+func (m *Meter) ready() {
+	if m.live == nil {
+		m.live, m.peak = map[string]int64{}, map[string]int64{}
 	}
 }
 
@@ -67,6 +72,7 @@ type Usage struct {
 func (m *Meter) Take() []Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.ready()
 	var out []Usage
 	for _, what := range []string{MemWeights, MemGrads, MemMoments} {
 		out = append(out, Usage{what, m.live[what], m.peak[what]})
