@@ -252,6 +252,9 @@ func runBlocking(t *testing.T, s Schedule) {
 		})
 	}
 	group.Wait()
+	if t.Failed() {
+		t.FailNow() // each deadlock costs the whole deadline
+	}
 }
 
 func TestSizes(t *testing.T) {
