@@ -90,10 +90,11 @@ func TestSquareSumTies(t *testing.T) {
 				var s SquareSum
 				s.AddScaled(0, base<<11|tail, shift)
 				checkSum(t, "tie", &s, wide(0, base<<11|tail, shift))
-				if shift > 64 { // far below the rounding position
-					s.AddScaled(0, 1, 0)
+				for low := 0; low < shift; low += 9 { // one unit, near and far below
+					broken := s
+					broken.AddScaled(0, 1, low)
 					v := wide(0, base<<11|tail, shift)
-					checkSum(t, "broken tie", &s, v.Add(v, big.NewInt(1)))
+					checkSum(t, "broken tie", &broken, v.Add(v, wide(0, 1, low)))
 				}
 			}
 		}
@@ -147,9 +148,9 @@ func TestSquareSumRanks(t *testing.T) {
 	}
 	full := SquareSum{}
 	for i := range squareDigits {
-		full[i] = (1<<32 - 1) << 31 // 2^31 ranks with full digits
+		full[i] = math.MaxUint64 // more than 2^32 ranks with full digits give
 	}
-	checkSum(t, "2^31 ranks", &full, exact(&full))
+	checkSum(t, "full digits", &full, exact(&full))
 }
 
 func TestSquareSumSpecials(t *testing.T) {

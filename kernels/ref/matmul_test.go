@@ -169,3 +169,56 @@ func testIntegers[T ref.Float](t *testing.T) {
 	b.MatMulTN(c, tensor(k, m, flip(f)), tensor(k, n, g))
 	check("tn")
 }
+
+// TestMatMulTies: in one column at a time the second product lies next to half
+// an ulp of the first, where a sum in float64 alone is rounded wrong, so that
+// every lane of an unrolled loop must see it.
+func TestMatMulTies(t *testing.T) {
+	d := newDesk(t)
+	const n = 11
+	const e = 0x1p-20
+	a := d.put(1, 2, []float32{1, 0x1p-24 * (1 + e)})
+	for column := range n {
+		rows, columns := make([]float32, 2*n), make([]float32, 2*n)
+		want := make([]float32, n)
+		for j := range n {
+			x, y := float32(1+0x1p-23), float32(2)
+			if j == column {
+				y = 1 - e
+			}
+			rows[2*j], rows[2*j+1] = x, y
+			columns[j], columns[n+j] = x, y
+			want[j] = exactFMA(0x1p-24*(1+e), y, x)
+		}
+		x, y, z := float64(rows[2*column]), float64(rows[2*column+1]), float64(ref.Data[float32](a)[1])
+		if twice := float32(x + float64(y*z)); twice == want[column] {
+			t.Fatal("the case needs no repair and shows nothing")
+		}
+		c := d.dirty(1, n)
+		d.MatMulNT(c, a, d.put(n, 2, rows), nil)
+		d.want(fmt.Sprint("nt, column ", column), c, want)
+		d.MatMulNN(c, []kernels.Term{{A: a, B: d.put(2, n, columns)}})
+		d.want(fmt.Sprint("nn, column ", column), c, want)
+	}
+}
+
+// TestLanesTies is the same inside lanes(), one lane at a time: dx[last] gives
+// back the sum of d*xh.
+func TestLanesTies(t *testing.T) {
+	d := newDesk(t)
+	const h, e = 128, 0x1p-20
+	ones := make([]float32, h)
+	for i := range ones {
+		ones[i] = 1
+	}
+	one := d.put(1, h, ones)
+	for lane := range 32 {
+		x, dy := make([]float32, h), make([]float32, h)
+		x[lane], dy[lane] = 1, 1+0x1p-23
+		x[lane+32], dy[lane+32] = 1-e, 0x1p-24*(1+e)
+		x[h-1] = h
+		dx, dw := d.dirty(1, h), d.dirty(1, h)
+		d.RMSNormGrad(dx, dw, d.put(1, h, dy), d.put(1, h, x), one.Range(0, 1), one, kernels.Tensor{})
+		d.want(fmt.Sprint("lane ", lane), dx.Range(h-1, h), []float32{-exactFMA(1-e, 0x1p-24*(1+e), 1+0x1p-23)})
+	}
+}

@@ -169,3 +169,32 @@ func TestNames(t *testing.T) {
 		t.Errorf("names %q and %q", a, b)
 	}
 }
+
+// TestConcurrent: ranks that share a backend do not share its scratch.
+func TestConcurrent(t *testing.T) {
+	b := ref.New[float32]()
+	var wg sync.WaitGroup
+	for rank := range 4 {
+		wg.Go(func() {
+			buf, err := b.Alloc(3 * 100)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all := kernels.Flat(buf)
+			a, w, c := all.Range(0, 100).As(10, 10), all.Range(100, 200).As(10, 10), all.Range(200, 300).As(10, 10)
+			b.Fill(a, float64(rank+1))
+			b.Fill(w, 1)
+			for range 200 {
+				b.MatMulNT(c, a, w, []int{0, 1, 2, 5, 7, 10})
+				for _, v := range ref.Data[float32](c) {
+					if v != float32(10*(rank+1)) {
+						t.Errorf("rank %d: %v, want %d", rank, v, 10*(rank+1))
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -114,3 +114,28 @@ func TestPinnedDigest(t *testing.T) {
 		t.Errorf("digest of the workload is %s, want %s", text, pinned)
 	}
 }
+
+// pinnedScalars is the digest of Exp32, Log32 and FMA32 over a sample of all
+// bit patterns.
+const pinnedScalars = "27e8f93fd559db1c1e3eba4917d9a83d"
+
+func TestPinnedScalars(t *testing.T) {
+	var sum kernels.Digest
+	add := func(id, index uint64, x float32) {
+		a, b := kernels.Mix(id, index, uint64(kernels.Bits(x)))
+		sum.Add(kernels.Digest{A: a, B: b})
+	}
+	for u := uint64(0); u < 1<<32; u += 10_007 {
+		x := fromB(uint32(u))
+		e := ref.Exp32(x)
+		add(1, u, e)
+		add(2, u, ref.Log32(x))
+		add(3, u, ref.FMA32(x, fromB(uint32(u*2654435761)), e))
+	}
+	for u := bitsAt(0.5); u < bitsAt(2); u += 101 { // every mantissa's neighbourhood
+		add(2, u, ref.Log32(fromB(uint32(u))))
+	}
+	if sum.String() != pinnedScalars {
+		t.Errorf("digest of the scalar functions is %s, want %s", sum, pinnedScalars)
+	}
+}
