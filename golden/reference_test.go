@@ -142,7 +142,7 @@ func newStepper(t *testing.T, be kernels.Backend, r *golden.Reference, d *denseb
 func (s *stepper) step(n int) (norm, lr float64) {
 	s.d.Params(func(p *model.Param) {
 		for _, x := range wide(s.t, s.be, s.d.Gradient(p)) {
-			norm += x * x
+			norm += float64(x * x)
 		}
 	})
 	norm = math.Sqrt(norm)

@@ -74,12 +74,13 @@ func (d *Dense) Params(f func(p *model.Param)) {
 func (d *Dense) SetWeights(weights map[string][]float32) error {
 	var err error
 	d.Params(func(p *model.Param) {
-		w, ok := weights[p.Name]
-		if !ok || len(w) != p.Len() {
+		w := weights[p.Name]
+		switch {
+		case len(w) == p.Len():
+			d.be.Write(d.Weight(p), w)
+		case err == nil:
 			err = fmt.Errorf("weights of %s: %d elements, want %d", p.Name, len(w), p.Len())
-			return
 		}
-		d.be.Write(d.Weight(p), w)
 	})
 	return err
 }

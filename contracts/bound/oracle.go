@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -20,8 +21,16 @@ import (
 )
 
 // Oracle is contract.Oracle by running the dense model: the whole global batch
-// as one micro-batch of one worker, in kernels/bound. It is safe for concurrent
-// use and keeps its last answer, since replicas ask the same question.
+// as one micro-batch of one worker, in kernels/bound.
+//
+// Where the plan's tensor-parallel sums are canonical, its activations have the
+// bits of the dense model's, whatever the data-parallel plan: then the bounds are
+// those of the sums over tokens alone (bound.NewSums), gamma_n times the sum of
+// magnitudes. Elsewhere they are those of the whole program (bound.New), which
+// grow with its depth; where they no longer say anything, that is an error.
+//
+// It is safe for concurrent use and keeps its last answer, since replicas ask
+// the same question.
 type Oracle struct {
 	text func(name string) (train.Text, error)
 
@@ -36,9 +45,11 @@ var _ contract.Oracle = (*Oracle)(nil)
 func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Oracle{text: text} }
 
 // Gradient is the gradient of the mean loss of the step's global batch, before
-// clipping, by parameter: its value in float64 and the bound of kernels/bound.
-// It refuses a spec that does not parse, a text whose hash is not the spec's, a
-// step without valid tokens, and weights that do not fit the model.
+// clipping, by parameter, and that loss under trace.Loss: values in float64 and
+// the bounds of kernels/bound. It refuses a spec that does not parse, a text
+// whose hash is not the spec's, a step without valid tokens, weights that do not
+// fit the model, and to answer with bounds that say nothing. The answer is
+// shared: callers must not change it.
 func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
 	key := question(spec, step, weights)
 	o.mu.Lock()
@@ -54,7 +65,7 @@ func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (
 	if err != nil {
 		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
 	}
-	g, err := gradient(cfg.Model, b, weights)
+	g, err := gradient(cfg, b, weights)
 	if err != nil {
 		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
 	}
@@ -117,9 +128,12 @@ func (o *Oracle) batch(cfg train.Config, step int) (model.Batch, error) {
 }
 
 // gradient evaluates the batch.
-func gradient(c model.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
+func gradient(cfg train.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
 	be := bound.New()
-	d, err := NewDense(be, c, b.Seqs)
+	if cfg.Plan.TP <= 1 || cfg.Plan.Comm == comm.Tree {
+		be = bound.NewSums()
+	}
+	d, err := NewDense(be, cfg.Model, b.Seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +144,33 @@ func gradient(c model.Config, b model.Batch, weights map[string][]float32) (map[
 	if err := d.Evaluate(context.Background(), b); err != nil {
 		return nil, err
 	}
-	out := map[string]contract.Bounded{}
-	d.Params(func(p *model.Param) {
-		g := d.Gradient(p)
-		out[p.Name] = contract.Bounded{Value: be.Exact(g), Bound: be.Bounds(g)}
-	})
-	return out, nil
+	answer := func(x kernels.Tensor) contract.Bounded {
+		return contract.Bounded{Value: be.Exact(x), Bound: be.Bounds(x)}
+	}
+	out := map[string]contract.Bounded{trace.Loss: answer(d.Loss())}
+	d.Params(func(p *model.Param) { out[p.Name] = answer(d.Gradient(p)) })
+	return out, says(out)
+}
+
+// says refuses bounds that reach the largest element of the whole gradient:
+// whatever a run computed would lie within them.
+func says(g map[string]contract.Bounded) error {
+	top, widest, name := 0.0, 0.0, ""
+	for n, b := range g {
+		if n == trace.Loss {
+			continue
+		}
+		for i, v := range b.Value {
+			top = max(top, math.Abs(v))
+			if !(b.Bound[i] <= widest) {
+				widest, name = b.Bound[i], n
+			}
+		}
+	}
+	if !(widest < top) {
+		return fmt.Errorf("the bound of %s, %.3g, says nothing: no element of the gradient is larger than %.3g", name, widest, top)
+	}
+	return nil
 }
 
 // Update is the optimizer step that follows taken others, in canonical float32

@@ -21,8 +21,11 @@ import struct
 import sys
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    sys.exit("make_reference.py needs PyTorch: apt-get install python3-torch")
 
 STEPS = 3
 IGNORED = -1

@@ -77,7 +77,7 @@ func (b *Backend) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
 		weighted(eo[row*o.Cols+hd*h.Dim:][:h.Dim], pr, vs, seq*h.T, kh)
 	})
 	b.both(func(kn kernels.Kernels, at view) { kn.Attention(at(o), at(p), at(q), at(k), at(v), h) })
-	b.store(o, eo)
+	b.perToken(o, eo)
 	b.setVisited(p, ep, h)
 }
 
@@ -110,6 +110,10 @@ func weighted(e []float64, w, x operand, first, kh int) {
 // setVisited stores the bounds of probabilities, which lie in the range of
 // float32, and leaves those beyond the diagonal alone.
 func (b *Backend) setVisited(p kernels.Tensor, e []float64, h kernels.Heads) {
+	if b.given {
+		b.perToken(p, e)
+		return
+	}
 	to := own(p.Buf).bound[p.Off:]
 	eachQuery(h, func(seq, hd, t int) {
 		at := ((seq*h.Heads+hd)*h.T + t) * h.T
@@ -132,9 +136,9 @@ func (b *Backend) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h ker
 	b.both(func(kn kernels.Kernels, at view) {
 		kn.AttentionGrad(at(dq), at(dk), at(dv), at(do), at(p), at(q), at(k), at(v), h)
 	})
-	b.store(dq, eq)
-	b.store(dk, in.dk.bounds())
-	b.store(dv, in.dv.bounds())
+	b.perToken(dq, eq)
+	b.perToken(dk, in.dk.bounds())
+	b.perToken(dv, in.dv.bounds())
 	b.unbound(p)
 }
 

@@ -37,11 +37,27 @@ import (
 // It is not safe for concurrent use of the same buffers.
 type Backend struct {
 	narrow, wide kernels.Backend // float32 and float64
+	given        bool            // results per token are exact as they are
 }
 
 // New makes a backend over the float32 and float64 instances of kernels/ref.
 func New() *Backend {
 	return &Backend{narrow: ref.New[float32](), wide: ref.New[float64]()}
+}
+
+// NewSums makes a backend that bounds sums over tokens alone. What a kernel
+// computes token by token it takes as given: the float32 values are the exact
+// ones, without error. That is how things stand between plans whose ranks all
+// compute canonically and differ only in who adds which tokens' gradients when:
+// their activations have the same bits. The exact program is then the exact sum
+// of the terms, and its bound holds for any order and any grouping of them.
+//
+// The sums over tokens are those of MatMulTN, ColumnSum, EmbeddingGrad and the
+// gradient of RMSNormGrad's weight; Add, Scale and Reduce combine them.
+func NewSums() *Backend {
+	b := New()
+	b.given = true
+	return b
 }
 
 // buffer is memory of a Backend: the same elements three times.
@@ -100,7 +116,7 @@ func (b *Backend) WriteWide(dst kernels.Tensor, src []float64) {
 	for i, x := range src {
 		e[i] = scalar(x).e
 	}
-	b.store(dst, e)
+	b.perToken(dst, e)
 }
 
 // Read copies the float32 values.
@@ -217,11 +233,29 @@ func (o operand) row(i int) operand {
 // float64 program: sums of up to 2^30 terms.
 const slack = 1 + 0x1p-22
 
+// perToken sets the bounds of a result that is no sum over tokens.
+func (b *Backend) perToken(t kernels.Tensor, e []float64) {
+	if !b.given {
+		b.store(t, e)
+		return
+	}
+	row := make([]float64, t.Cols)
+	for i := range t.Rows {
+		r := t.RowRange(i, i+1)
+		if err := b.narrow.ReadWide(row, narrow(r)); err != nil {
+			panic("kernels: bound: plain memory cannot fail: " + err.Error())
+		}
+		b.wide.WriteWide(wide(r), row)
+	}
+	clear(e)
+	b.setBounds(t, e)
+}
+
 // store sets the bounds of a result whose float64 values are in place. A value
 // that may leave the range of float32 has no bound.
 func (b *Backend) store(t kernels.Tensor, e []float64) {
 	for i, x := range b.Exact(t) {
-		e[i] *= slack
+		e[i] = float64(e[i] * slack)
 		if !(math.Abs(x)+e[i] <= math.MaxFloat32) {
 			e[i] = math.Inf(1)
 		}

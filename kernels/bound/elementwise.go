@@ -54,7 +54,7 @@ func (b *Backend) AddBias(y, bias kernels.Tensor) {
 	p, q := b.load(y), b.load(bias)
 	e := each(y.Len(), func(i int) value { return add(p.at(i), q.at(i%y.Cols)) })
 	b.both(func(k kernels.Kernels, at view) { k.AddBias(at(y), at(bias)) })
-	b.store(y, e)
+	b.perToken(y, e)
 }
 
 // Residual: a sum of three in any order: two roundings of the magnitudes.
@@ -70,7 +70,7 @@ func (b *Backend) Residual(dst, x, y, bias kernels.Tensor) {
 		})
 	}
 	b.both(func(k kernels.Kernels, at view) { k.Residual(at(dst), at(x), at(y), at(bias)) })
-	b.store(dst, e)
+	b.perToken(dst, e)
 }
 
 // ColumnSum: a sum of the stored value and one per row, in any order.
@@ -114,5 +114,5 @@ func (b *Backend) Rope(x, cos, sin kernels.Tensor, inverse bool) {
 		}
 	}
 	b.both(func(k kernels.Kernels, at view) { k.Rope(at(x), at(cos), at(sin), inverse) })
-	b.store(x, e)
+	b.perToken(x, e)
 }

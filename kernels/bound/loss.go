@@ -17,7 +17,7 @@ func (b *Backend) Embedding(x, table kernels.Tensor, tokens []int32, first int) 
 		}
 	}
 	b.both(func(k kernels.Kernels, at view) { k.Embedding(at(x), at(table), tokens, first) })
-	b.store(x, e)
+	b.perToken(x, e)
 }
 
 // EmbeddingGrad: a sum of the stored value and one value per use, in any order.
@@ -60,8 +60,8 @@ func (b *Backend) LogitsMax(top, target, z kernels.Tensor, targets []int32, firs
 		}
 	}
 	b.both(func(k kernels.Kernels, at view) { k.LogitsMax(at(top), at(target), at(z), targets, first) })
-	b.store(top, em)
-	b.store(target, et)
+	b.perToken(top, em)
+	b.perToken(target, et)
 }
 
 // maximum is the bound of the maximum of n values.
@@ -105,8 +105,8 @@ func (b *Backend) LogitsExpSum(total, z, top kernels.Tensor, groups []int) {
 		es[i] = sum(0, err, most, z.Cols).e
 	}
 	b.both(func(k kernels.Kernels, at view) { k.LogitsExpSum(at(total), at(z), at(top), groups) })
-	b.store(z, e)
-	b.store(total, es)
+	b.perToken(z, e)
+	b.perToken(total, es)
 }
 
 // logLikelihood is nll = (m + log S) - t. Where S' is off by d, log S' is off by
@@ -160,6 +160,6 @@ func (b *Backend) CrossEntropy(nll, z, total, top, target kernels.Tensor, target
 	b.both(func(k kernels.Kernels, at view) {
 		k.CrossEntropy(at(nll), at(z), at(total), at(top), at(target), targets, first, invN)
 	})
-	b.store(nll, en)
-	b.store(z, e)
+	b.perToken(nll, en)
+	b.perToken(z, e)
 }

@@ -22,7 +22,7 @@ func (b *Backend) MatMulNT(c, x, y kernels.Tensor, groups []int) {
 	e := make([]float64, c.Len())
 	products(e, b.load(x), b.load(y), x.Cols)
 	b.both(func(k kernels.Kernels, at view) { k.MatMulNT(at(c), at(x), at(y), groups) })
-	b.store(c, e)
+	b.perToken(c, e)
 }
 
 // MatMulNN: the sum runs through all terms.
@@ -43,7 +43,7 @@ func (b *Backend) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
 		}
 		k.MatMulNN(at(c), seen)
 	})
-	b.store(c, e)
+	b.perToken(c, e)
 }
 
 // MatMulTN: the stored value takes part in the sum.

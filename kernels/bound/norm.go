@@ -15,7 +15,7 @@ import (
 //
 // Square root and division add a rounding each.
 func inverseRoot(x operand, eps float64) value {
-	s := add(div(dot(x, x), value{float64(x.cols), 0}), scalar(eps))
+	s := add(dot(x, x).over(x.cols), scalar(eps))
 	low := s.x - s.e
 	if !(low > 0) {
 		return value{1 / math.Sqrt(s.x), math.Inf(1)}
@@ -39,8 +39,8 @@ func (b *Backend) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
 		}
 	}
 	b.both(func(k kernels.Kernels, at view) { k.RMSNorm(at(y), at(rstd), at(x), at(w), eps) })
-	b.store(rstd, er)
-	b.store(y, e)
+	b.perToken(rstd, er)
+	b.perToken(y, e)
 }
 
 // RMSNormGrad: each written operation by its own rule; the sums c (over a row)
@@ -67,7 +67,7 @@ func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 		k.RMSNormGrad(at(dx), at(dw), at(dy), at(x), at(rstd), at(w), at(res))
 	})
 	b.store(dw, ew)
-	b.store(dx, e)
+	b.perToken(dx, e)
 }
 
 type normGrad struct{ dy, x, rstd, w, res operand }
@@ -86,7 +86,7 @@ func (in *normGrad) row(i int, ew, most []float64) []float64 {
 		v = mul(dy.at(j), in.w.at(j))
 		d.x[j], d.e[j] = v.x, v.e
 	}
-	c := div(dot(d, xh), value{float64(h), 0}).neg()
+	c := dot(d, xh).over(h).neg()
 	return each(h, func(j int) value {
 		v := mul(fma(c, xh.at(j), d.at(j)), r)
 		if len(in.res.x) > 0 {

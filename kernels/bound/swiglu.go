@@ -29,10 +29,9 @@ func logistic(z float64) value {
 func activation(z value) value {
 	s := logistic(z.x)
 	slope := float64(s.x * (1 + float64(z.x*(1-s.x))))
-	r := mul(value{z.x, z.e}, s) // only its roundings count: those of sg and of the product
-	rounding := float64(z.most()*s.e) + float64(unit*r.most()) + tiny
-	rounding *= 1 + growth(2*z.e)
-	return value{float64(z.x * s.x), float64(math.Abs(slope)*z.e) + float64(z.e*z.e)/4 + rounding}
+	rounding := float64(z.most()*s.e) + float64(unit*product(z, s).most()) + tiny
+	rounding = float64(rounding * (1 + growth(2*z.e)))
+	return value{float64(z.x * s.x), float64(math.Abs(slope)*z.e) + float64(0.25*float64(z.e*z.e)) + rounding}
 }
 
 // slope is a' at z.
@@ -43,7 +42,7 @@ func slope(z value) value {
 	a1 := float64(s.x * (1 + float64(z.x*(1-s.x))))
 	a2 := float64(float64(s.x*(1-s.x)) * (2 + float64(z.x*(1-2*s.x))))
 	rounding := float64(r.e * (1 + growth(3*z.e)))
-	return value{a1, float64(math.Abs(a2)*z.e) + float64(z.e*z.e)/4 + rounding}
+	return value{a1, float64(math.Abs(a2)*z.e) + float64(0.25*float64(z.e*z.e)) + rounding}
 }
 
 // SwiGLU: h = a(z)*u.
@@ -52,7 +51,7 @@ func (b *Backend) SwiGLU(h, z, u kernels.Tensor) {
 	p, q := b.load(z), b.load(u)
 	e := each(h.Len(), func(i int) value { return mul(activation(p.at(i)), q.at(i)) })
 	b.both(func(k kernels.Kernels, at view) { k.SwiGLU(at(h), at(z), at(u)) })
-	b.store(h, e)
+	b.perToken(h, e)
 }
 
 // SwiGLUGrad: du = dh*a(z), dz = (dh*u)*a'(z).
@@ -62,6 +61,6 @@ func (b *Backend) SwiGLUGrad(dz, du, dh, z, u kernels.Tensor) {
 	eu := each(du.Len(), func(i int) value { return mul(d.at(i), activation(p.at(i))) })
 	ez := each(dz.Len(), func(i int) value { return mul(mul(d.at(i), q.at(i)), slope(p.at(i))) })
 	b.both(func(k kernels.Kernels, at view) { k.SwiGLUGrad(at(dz), at(du), at(dh), at(z), at(u)) })
-	b.store(du, eu)
-	b.store(dz, ez)
+	b.perToken(du, eu)
+	b.perToken(dz, ez)
 }

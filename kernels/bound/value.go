@@ -48,20 +48,13 @@ func (a value) neg() value { return value{-a.x, a.e} }
 // fma is a*b + c, whether it rounds once or twice.
 func fma(a, b, c value) value { return add(mul(a, b), c) }
 
-// div is a/b: |a'/b' - a/b| = |(a'-a) - (a/b)(b'-b)| / |b'|.
-func div(a, b value) value {
-	low := math.Abs(b.x) - b.e
-	if !(low > 0) {
-		return value{a.x / b.x, math.Inf(1)}
-	}
-	q := a.x / b.x
-	return value{q, (a.e + float64(math.Abs(q)*b.e)) / low}.rounded()
-}
+// over is a/n for an exact n.
+func (a value) over(n int) value { return value{a.x / float64(n), a.e / float64(n)}.rounded() }
 
 // gamma is n*u/(1-n*u): the relative error of a product of n factors 1+d or
 // 1/(1+d) with |d| <= u.
 func gamma(n int) float64 {
-	nu := float64(n) * unit
+	nu := float64(float64(n) * unit)
 	if nu >= 1 {
 		return math.Inf(1)
 	}
@@ -73,7 +66,7 @@ func growth(d float64) float64 {
 	if !(d < 2) {
 		return math.Inf(1)
 	}
-	return d / (1 - d/2)
+	return d / (1 - float64(0.5*d))
 }
 
 // sum is a sum of exact value x in any order: terms values of which the errors
