@@ -109,8 +109,8 @@ func ParseSpec(b json.RawMessage) (Config, error) {
 }
 
 // Preset is the named configuration with its batch and optimizer: what train
-// and verify start from. The fixtures nano and odd clip, and odd has one
-// sequence without a valid token in every step.
+// and verify start from. The fixtures nano and odd clip in some steps and
+// not in others, and odd has one sequence without a valid token in every step.
 func Preset(name string) (Config, error) {
 	m, err := model.Named(name)
 	if err != nil {
@@ -120,10 +120,10 @@ func Preset(name string) (Config, error) {
 	c.Optimizer = optim.Config{Name: "adamw"}
 	switch m.Name {
 	case "nano":
-		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 1, 4, 20
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 3.1, 4, 20
 	case "odd":
 		c.Sequences, c.Blank = 13, []int{5}
-		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 1, 4, 20
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 2.7, 4, 20
 	}
 	return c, c.Validate()
 }
