@@ -20,7 +20,6 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 		p.Doubt("plan %s is judged by a bound, which needs the elements: record the run with evidence.capture", r.Config.Plan)
 		return
 	}
-	exact := gradients{}
 	for step := range r.Config.Steps {
 		for rank := range r.Header.World {
 			p.Expect(len(r.Params) * (1 + len(r.State())))
@@ -28,7 +27,7 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 			if !ok {
 				continue
 			}
-			if err := s.judgeGradient(p, r, step, exact); err != nil {
+			if err := s.judgeGradient(p, r, step); err != nil {
 				p.Doubt("%v", err)
 				return
 			}
@@ -38,29 +37,6 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 			}
 		}
 	}
-}
-
-// gradients remembers what the oracle said, by step and weights: replicas ask
-// for the same.
-type gradients map[string]map[string]contract.Bounded
-
-func (g gradients) at(p *contract.Pass, r *evidence.Run, s snapshot, step int) (map[string]contract.Bounded, error) {
-	if p.Oracle == nil {
-		return nil, fmt.Errorf("no oracle to judge the gradient by")
-	}
-	key := fmt.Sprint(step)
-	for _, t := range r.Params {
-		e, _ := r.Digest(s.rank, step-1, trace.Weight, t.Name, 0)
-		key += " " + e.Digest.String()
-	}
-	if b, ok := g[key]; ok {
-		return b, nil
-	}
-	b, err := p.Oracle.Gradient(r.Header.Spec, step, s.before[trace.Weight])
-	if err == nil {
-		g[key] = b
-	}
-	return b, err
 }
 
 // snapshot is what a rank captured of one step.
@@ -114,8 +90,11 @@ func (s snapshot) update(p *contract.Pass, r *evidence.Run, step int) (contract.
 }
 
 // judgeGradient holds the reduced gradient against the exact one.
-func (s snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, exact gradients) error {
-	want, err := exact.at(p, r, s, step)
+func (s snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) error {
+	if p.Oracle == nil {
+		return fmt.Errorf("no oracle to judge the gradient by")
+	}
+	want, err := p.Oracle.Gradient(r.Header.Spec, step, s.before[trace.Weight])
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ func mutants() []contract.Mutant {
 			"rank 1 keeps another learning rate, as after a resume that broadcast tensors only (horovod/horovod#526)"),
 		m("tensors-packed-in-other-order", "2", "nano dp=2", swapKV(1),
 			"rank 1 packs the gradients of two tensors of one shape in swapped order (chainer/chainer#2896, bytedance/byteps#176)"),
-		m("shared-weights", "2", "nano dp=2", shareWeights(),
-			"two ranks' weights lie in one memory, so they are equal whatever the reduction does"),
+		m("shared-moments", "2", "nano dp=2", shareMoments(),
+			"two ranks' first moments lie in one memory: they are equal whatever the reduction does"),
 
 		m("reduction-skipped", "3", "nano dp=2", fault.SkipReduction(b(2), 1),
 			"one block's gradient stays local in one step (TrainCheck, workload ddp-out-of-sync)"),
@@ -83,11 +83,12 @@ func swapKV(rank int) fault.Fault {
 	return fault.SwapTensors(rank, model.BlockUnit(1), first, c.KVDim()*c.Hidden)
 }
 
-// shareWeights gives both ranks of nano one parameter buffer.
-func shareWeights() fault.Fault {
+// shareMoments gives both ranks of nano on dp=2 one buffer of moments. Weights
+// come first, then the gradients of the binary counter over four workers.
+func shareMoments() fault.Fault {
 	c, err := model.Named("nano")
 	if err != nil {
 		return fault.All()
 	}
-	return fault.ShareWeights(0, 1, int(c.Params()))
+	return fault.ShareBuffer(0, 1, 4, int(c.Params()))
 }

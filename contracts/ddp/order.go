@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -22,22 +23,25 @@ func ordered(p *contract.Pass) {
 	// one reduction per unit and one sum of token counts in every step.
 	units := len(r.Units)
 	p.Expect(r.Header.World * (broadcasts(r) + r.Config.Steps*(units+1)))
-	groups := map[string]map[int][]trace.Event{}
+	groups := map[string]issued{}
 	for rank := range r.Header.World {
 		for e := range r.Events(rank, trace.KindComm) {
 			if e.Op == comm.OpSend || e.Op == comm.OpRecv {
 				continue // counted per pair of ranks
 			}
 			p.Saw(1)
-			key := fmt.Sprint(e.Ranks)
+			key := fmt.Sprintf("%s of ranks %v", e.Group, e.Ranks)
 			if groups[key] == nil {
-				groups[key] = map[int][]trace.Event{}
+				groups[key] = issued{}
 			}
-			groups[key][rank] = append(groups[key][rank], e)
+			if groups[key][rank] == nil {
+				groups[key][rank] = map[uint64][]trace.Event{}
+			}
+			groups[key][rank][e.Seq] = append(groups[key][rank][e.Seq], e)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		sequences(p, key, groups[key])
+		groups[key].compare(p, key)
 	}
 }
 
@@ -50,55 +54,69 @@ func broadcasts(r *evidence.Run) int {
 	return len(units)
 }
 
-// sequences compares the operations of one group, rank by rank.
-func sequences(p *contract.Pass, group string, ops map[int][]trace.Event) {
-	ranks := evidence.Ranks(ops)
+// issued holds what each rank issued in one group, by the operation's number. A
+// number may occur several times: a second communicator of the same ranks, for
+// reductions beside the computation, counts by itself.
+type issued map[int]map[uint64][]trace.Event
+
+// compare goes through the numbers until ranks differ; what follows is the
+// consequence.
+func (g issued) compare(p *contract.Pass, group string) {
+	ranks := evidence.Ranks(g)
 	for _, rank := range ranks {
-		contiguous(p, group, ops[rank])
+		contiguous(p, group, g[rank])
 	}
-	for i := 0; ; i++ {
+	for seq := uint64(0); ; seq++ {
 		byRank := map[string][]int{}
 		more := false
 		for _, rank := range ranks {
-			what := "nothing more"
-			if i < len(ops[rank]) {
-				more, what = true, operation(ops[rank][i])
-			}
+			more = more || len(g[rank][seq]) > 0
+			what := describe(g[rank][seq])
 			byRank[what] = append(byRank[what], rank)
 		}
 		if !more {
 			return
 		}
 		if len(byRank) > 1 {
-			disorder(p, group, i, byRank, ops)
-			return // what follows is the consequence
-		}
-	}
-}
-
-// operation is what must agree between ranks.
-func operation(e trace.Event) string {
-	unit := e.Unit
-	if unit != "" {
-		unit = " of " + unit
-	}
-	return fmt.Sprintf("%s%s of %d elements in step %d", e.Op, unit, e.Count, e.Step)
-}
-
-// contiguous reports numbers of operations that are missing or used twice. A
-// group that was made anew begins with 0.
-func contiguous(p *contract.Pass, group string, ops []trace.Event) {
-	for i, e := range ops {
-		if i > 0 && e.Seq != ops[i-1].Seq+1 && e.Seq != 0 {
-			p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Seq), Want: fmt.Sprint(ops[i-1].Seq + 1),
-				Message: fmt.Sprintf("group of ranks %s: operation %d of rank %d follows operation %d", group, e.Seq, e.Rank, ops[i-1].Seq)})
+			g.disorder(p, group, seq, byRank)
 			return
 		}
 	}
 }
 
-// disorder blames the smaller party.
-func disorder(p *contract.Pass, group string, i int, byRank map[string][]int, ops map[int][]trace.Event) {
+// describe is what must agree between ranks.
+func describe(ops []trace.Event) string {
+	var out []string
+	for _, e := range ops {
+		of := ""
+		if e.Unit != "" {
+			of = " of " + e.Unit
+		}
+		out = append(out, fmt.Sprintf("%s%s (%d elements, step %d)", e.Op, of, e.Count, e.Step))
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	slices.Sort(out)
+	return strings.Join(out, " and ")
+}
+
+// contiguous reports a number that a rank left out: every communicator counts
+// from 0, so no number occurs more often than the one before it.
+func contiguous(p *contract.Pass, group string, ops map[uint64][]trace.Event) {
+	for _, seq := range slices.Sorted(maps.Keys(ops)) {
+		if seq > 0 && len(ops[seq-1]) < len(ops[seq]) {
+			e := ops[seq][0]
+			p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1,
+				Message: fmt.Sprintf("group %s: rank %d has %d operations of number %d but %d of number %d", group, e.Rank, len(ops[seq]), seq, len(ops[seq-1]), seq-1)})
+			return
+		}
+	}
+}
+
+// disorder blames the smaller party, or, if they are equal, the one without the
+// lowest rank.
+func (g issued) disorder(p *contract.Pass, group string, seq uint64, byRank map[string][]int) {
 	var common string
 	for what, ranks := range byRank {
 		if c := byRank[common]; len(ranks) > len(c) || len(ranks) == len(c) && ranks[0] < c[0] {
@@ -110,11 +128,27 @@ func disorder(p *contract.Pass, group string, i int, byRank map[string][]int, op
 		if what == common {
 			continue
 		}
-		f := contract.Finding{Rank: ranks[0], Step: -1, Index: -1, Got: what, Want: common,
-			Message: fmt.Sprintf("group of ranks %s, operation %d: ranks %v issued %s, ranks %v %s", group, i, ranks, what, byRank[common], common)}
-		if i < len(ops[ranks[0]]) {
-			f.Step = ops[ranks[0]][i].Step
+		here, there := g[ranks[0]][seq], g[byRank[common][0]][seq]
+		got, want := less(here, there), less(there, here)
+		f := contract.Finding{Rank: ranks[0], Step: -1, Index: -1, Got: describe(got), Want: describe(want),
+			Message: fmt.Sprintf("group %s, operation %d: ranks %v issued %s; ranks %v %s", group, seq, ranks, describe(got), byRank[common], describe(want))}
+		if ops := append(got, want...); len(ops) > 0 {
+			f.Step = ops[0].Step
 		}
 		p.Report(f)
 	}
+}
+
+// less is a without the operations that b has as well.
+func less(a, b []trace.Event) (out []trace.Event) {
+	b = slices.Clone(b)
+	for _, e := range a {
+		one := describe([]trace.Event{e})
+		if i := slices.IndexFunc(b, func(x trace.Event) bool { return describe([]trace.Event{x}) == one }); i >= 0 {
+			b = slices.Delete(b, i, i+1)
+		} else {
+			out = append(out, e)
+		}
+	}
+	return out
 }

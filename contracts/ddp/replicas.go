@@ -29,6 +29,7 @@ func updated(p *contract.Pass) {
 	if !ok {
 		return
 	}
+	apart(p, r)
 	for step := range r.Config.Steps {
 		for _, what := range r.State() {
 			for _, t := range r.Params {
@@ -37,7 +38,6 @@ func updated(p *contract.Pass) {
 		}
 		counters(p, r, step)
 	}
-	apart(p, r)
 }
 
 // replicas compares all ranks' copies of one tensor.

@@ -28,14 +28,14 @@ func All(faults ...Fault) Fault {
 	}
 }
 
-// onComm decorates every data-parallel communicator.
+// onComm decorates every rank's data-parallel communicators and its world.
 func onComm(p *train.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
 	before := p.Comm
 	p.Comm = func(rank int, group string, c comm.Communicator) comm.Communicator {
 		if before != nil {
 			c = before(rank, group, c)
 		}
-		if group != "dp" {
+		if group != "dp" && group != "world" {
 			return c
 		}
 		return decorate(rank, c)

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"math"
-	"strings"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -73,11 +72,12 @@ func CorruptIf(condition func() bool, rank, n int, bit uint) Fault {
 	}
 }
 
-// ShareWeights gives rank b the parameter buffer of rank a: the first
-// allocation of as many elements as the model has parameters.
-func ShareWeights(a, b int, elements int) Fault {
+// ShareBuffer gives rank b a buffer of rank a: the n-th allocation (from 0) of
+// at least so many elements. The kernels that touch optimizer state take turns
+// on it, so that a moment may be shared without a data race.
+func ShareBuffer(a, b, n, elements int) Fault {
 	return func(p *train.Parts) {
-		s := &shared{elements: elements, ready: make(chan struct{})}
+		s := &shared{n: n, elements: elements, ready: make(chan struct{})}
 		onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
 			switch rank {
 			case a:
@@ -92,31 +92,60 @@ func ShareWeights(a, b int, elements int) Fault {
 
 // shared is the buffer of two ranks.
 type shared struct {
-	elements int
-	once     sync.Once
-	ready    chan struct{} // closed when buf is set
-	buf      kernels.Buffer
+	n, elements int
+	turn        sync.Mutex
+	ready       chan struct{} // closed when buf is set
+	buf         kernels.Buffer
 }
 
-// sharing is a backend whose first allocation of a size is shared.
+// sharing is a backend one of whose buffers is shared.
 type sharing struct {
 	kernels.Backend
 	*shared
-	owner, done bool
+	owner bool
+	seen  int // allocations of the size
 }
 
 func (s *sharing) Alloc(n int) (kernels.Buffer, error) {
-	if s.done || n < s.elements {
+	if n < s.elements {
 		return s.Backend.Alloc(n)
 	}
-	s.done = true
-	if !s.owner {
+	s.seen++
+	switch {
+	case s.seen != s.n+1:
+		return s.Backend.Alloc(n)
+	case !s.owner:
 		<-s.ready
 		return s.buf, nil
 	}
 	buf, err := s.Backend.Alloc(n)
-	s.once.Do(func() { s.buf = buf; close(s.ready) })
+	s.buf = buf
+	close(s.ready)
 	return buf, err
+}
+
+func (s *sharing) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.Backend.AdamW(w, m, v, g, p)
+}
+
+func (s *sharing) SGD(w, b, g kernels.Tensor, p kernels.SGDParams) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.Backend.SGD(w, b, g, p)
+}
+
+func (s *sharing) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.Backend.Hash(d, x, at)
+}
+
+func (s *sharing) Read(dst []float32, src kernels.Tensor) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.Backend.Read(dst, src)
 }
 
 // updates replaces an optimizer's update of flat ranges.
@@ -198,6 +227,3 @@ func DropSequence(worker int) Fault {
 		})
 	}
 }
-
-// IsBlock reports whether a unit is a block of the model.
-func IsBlock(unit string) bool { return strings.HasPrefix(unit, "block.") }
