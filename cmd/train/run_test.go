@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // call runs the command and returns its exit code and outputs.
@@ -120,7 +122,12 @@ func TestFlagsOverrideThePreset(t *testing.T) {
 			t.Errorf("%q changes nothing", args)
 		}
 	}
-	for _, args := range [][]string{{"--seed", "1"}, {"--tied=false"}, {"--optimizer", "adamw"}, {"--clip", "1"}, {"--lr", "0.001"}} {
+	preset, err := train.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := preset.Optimizer
+	for _, args := range [][]string{{"--seed", "1"}, {"--tied=false"}, {"--optimizer", o.Name}, {"--clip", fmt.Sprint(o.Clip)}, {"--lr", fmt.Sprint(o.LR)}} {
 		if fingerprint(args...) != base {
 			t.Errorf("%q is the preset's value and changes the run", args)
 		}
