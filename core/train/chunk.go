@@ -50,6 +50,7 @@ func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
 	c.Updater, err = parallel.New(parallel.Setup{Model: c.model, Plan: r.cfg.Plan, DP: r.dp, Overlap: r.overlap, Meter: &r.meter,
 		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: c.queue})
 	if err != nil {
+		c.queue.Close() // nobody else will
 		return nil, err
 	}
 	c.model.Hooks = c
