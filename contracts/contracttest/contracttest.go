@@ -120,9 +120,10 @@ func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case)
 // nothing: what else a mutant violates is its own affair.
 func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
 	for _, m := range c.Mutants {
+		cases := c.Cases(Options()) // anew: Break changes them
 		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()
-			res := r.mutant(t, c, m)
+			res := r.mutant(t, c, cases, m)
 			if res.Verdict() != contract.Violated {
 				t.Errorf("%s is %s: saw %d of %d, doubts %q", m.Clause, res.Verdict(), res.Saw, res.Expected, res.Doubts)
 			}
@@ -132,9 +133,8 @@ func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
 }
 
 // mutant judges one mutant by its clause.
-func (r *Runner) mutant(t *testing.T, c *contract.Contract, m contract.Mutant) contract.Result {
+func (r *Runner) mutant(t *testing.T, c *contract.Contract, cases []contract.Case, m contract.Mutant) contract.Result {
 	t.Helper()
-	cases := c.Cases(Options()) // anew: Break changes it
 	i := slices.IndexFunc(cases, func(cs contract.Case) bool { return cs.Name == m.On })
 	if i < 0 {
 		t.Fatalf("no case %q", m.On)

@@ -1,0 +1,195 @@
+package commc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Spec is what a drill's history has in its header: it determines the drill.
+type Spec struct {
+	World     int            `json:"world"`
+	Algorithm comm.Algorithm `json:"algorithm"`
+	Seed      uint64         `json:"seed"`
+	Level     int            `json:"level"`   // of package drill
+	Repeats   int            `json:"repeats"` // how often the drill runs on the same communicators
+}
+
+// maxWorld and maxRepeats bound what a history may claim.
+const (
+	maxWorld   = 1 << 10
+	maxRepeats = 1 << 10
+)
+
+func (s Spec) check() error {
+	switch {
+	case s.World < 1 || s.World > maxWorld:
+		return fmt.Errorf("drill of %d ranks: must be from 1 to %d", s.World, maxWorld)
+	case s.Repeats < 1 || s.Repeats > maxRepeats:
+		return fmt.Errorf("drill repeated %d times: must be from 1 to %d", s.Repeats, maxRepeats)
+	case s.Level < 0 || s.Level > 2:
+		return fmt.Errorf("drill of level %d: must be from 0 to 2", s.Level)
+	case s.Algorithm != comm.Tree && s.Algorithm != comm.Ring && s.Algorithm != comm.Star:
+		return fmt.Errorf("drill of algorithm %q: known are %s, %s, %s", s.Algorithm, comm.Tree, comm.Ring, comm.Star)
+	}
+	return nil
+}
+
+// orderless are the clauses of algorithms that add in an order of their own.
+var orderless = [...]string{"1", "3", "4", "5", "6", "7"}
+
+// list makes the cases: the tree on worlds that are powers of two and worlds
+// that are not, ring and star on one of each.
+func list(o contract.Options) []contract.Case {
+	seed := o.Seed
+	if seed == 0 {
+		seed = 1
+	}
+	level := min(max(o.Level, 1), 3)
+	repeats := [...]int{2, 3, 10}[level-1]
+	var out []contract.Case
+	for _, a := range []struct {
+		algorithm comm.Algorithm
+		worlds    []int
+	}{{comm.Tree, []int{2, 3, 4, 5, 8}}, {comm.Ring, []int{3, 4}}, {comm.Star, []int{3, 4}}} {
+		for _, n := range a.worlds {
+			s := Spec{World: n, Algorithm: a.algorithm, Seed: seed, Level: level - 1, Repeats: repeats}
+			cs := contract.Case{Name: fmt.Sprintf("%s of %d ranks", a.algorithm, n)}
+			if a.algorithm != comm.Tree {
+				for _, c := range orderless {
+					cs.Clauses = append(cs.Clauses, "C-COMM-001."+c)
+				}
+			}
+			cs.Runs = map[contract.Role]contract.Run{contract.Test: {Key: fmt.Sprintf("drill %+v", s), Do: s.run}}
+			out = append(out, cs)
+		}
+	}
+	return out
+}
+
+// mismatch is What of the events of operations that do not fit.
+const mismatch = "mismatch"
+
+// run makes the history of a drill with all ranks in this process.
+func (s Spec) run(ctx context.Context, env contract.Env) (*trace.History, error) {
+	logs, err := s.logs()
+	if err != nil {
+		return nil, err
+	}
+	ends, err := s.open(env)
+	if err != nil {
+		return nil, err
+	}
+	logs[0].Header.Backend = ends[0].backend.Name()
+	for r := range logs {
+		logs[r].Header.Backend = logs[0].Header.Backend
+	}
+	comms := make([]comm.Communicator, s.World)
+	for r := range comms {
+		comms[r] = ends[r].comm
+	}
+	backend := func(rank int) kernels.Backend { return ends[rank].backend }
+	for i := range s.Repeats {
+		for _, rec := range drill.Run(ctx, comms, backend, s.Seed, s.Level) {
+			d := rec.Digest
+			logs[rec.Rank].Record(trace.Event{Kind: trace.KindDrill, Step: i, Op: rec.Op, Ranks: rec.Group,
+				Count: int64(rec.Count), Digest: &d, Text: rec.Err})
+		}
+	}
+	if s.World > 1 {
+		if err := s.mismatch(ctx, env, logs); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range logs {
+		l.Record(trace.Event{Kind: trace.KindEnd, Step: s.Repeats - 1})
+	}
+	return trace.Merge(logs)
+}
+
+func (s Spec) logs() ([]*trace.Log, error) {
+	spec, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	logs := make([]*trace.Log, s.World)
+	for r := range logs {
+		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: s.World,
+			Plan: fmt.Sprintf("drill of %d ranks, comm=%s", s.World, s.Algorithm), Spec: spec}}
+	}
+	return logs, nil
+}
+
+// end is one rank of the drill.
+type end struct {
+	backend kernels.Backend
+	comm    comm.Communicator // as decorated
+}
+
+func (s Spec) open(env contract.Env) ([]end, error) {
+	ends := make([]end, s.World)
+	for r := range ends {
+		be, err := env.Parts.Backend(r)
+		if err != nil {
+			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
+		}
+		ends[r].backend = be
+	}
+	comms, err := comm.NewLocal(s.World, func(r int) kernels.Backend { return ends[r].backend },
+		comm.LocalOptions{Algorithm: s.Algorithm, Deadline: env.Parts.Deadline})
+	if err != nil {
+		return nil, err
+	}
+	for r := range ends {
+		ends[r].comm = comms[r]
+		if env.Parts.Comm != nil {
+			ends[r].comm = env.Parts.Comm(r, "world", comms[r])
+		}
+	}
+	return ends, nil
+}
+
+// mismatch lets the last rank call with one element more than its peers, in a
+// world of its own, since a failed group stays failed.
+func (s Spec) mismatch(ctx context.Context, env contract.Env, logs []*trace.Log) error {
+	ends, err := s.open(env)
+	if err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, s.World)
+	for r := range ends {
+		wait.Go(func() {
+			defer ends[r].comm.Close()
+			n := 4
+			if r == s.World-1 {
+				n++
+			}
+			buf, err := ends[r].backend.Alloc(n)
+			if err != nil {
+				errs[r] = err
+				return
+			}
+			defer ends[r].backend.Free(buf)
+			e := trace.Event{Kind: trace.KindDrill, What: mismatch, Op: comm.OpAllReduce, Count: int64(n)}
+			if err := ends[r].comm.AllReduce(ctx, kernels.Flat(buf), kernels.Sum); err != nil {
+				e.Text = err.Error()
+			}
+			logs[r].Record(e)
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package det
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/golden"
+)
+
+// oneThread is the role of the run on one thread.
+const oneThread contract.Role = "one thread"
+
+// list makes the cases of options: repeated runs, golden runs, runs on several
+// plans.
+func list(o contract.Options) []contract.Case {
+	var out []contract.Case
+	configs := []string{"nano", "odd"}
+	if o.Config != "" {
+		configs = []string{o.Config}
+	}
+	for _, name := range configs {
+		cfg, err := cases.Preset(name, o, steps(o.Level))
+		if err != nil {
+			return []contract.Case{cases.Broken("options", err)}
+		}
+		out = append(out, again(cfg, o), plans(cfg, o))
+	}
+	return append(out, goldens(o)...)
+}
+
+// steps of a case: two, or all that golden runs have.
+func steps(level int) int {
+	if level > 1 {
+		return golden.FingerprintSteps
+	}
+	return 2
+}
+
+// again runs a plan twice, and once with another seed.
+func again(cfg train.Config, o contract.Options) contract.Case {
+	cfg = cases.On(cfg, parallel(cfg, o)[0])
+	second := cases.Run(cfg, o)
+	second.Key += " again"
+	reseeded := cfg
+	reseeded.Seed++
+	return contract.Case{
+		Name:    cases.Name(cfg) + " again",
+		Clauses: []string{"C-DET-001.1", "C-DET-001.2"},
+		Runs: map[contract.Role]contract.Run{
+			contract.Test: cases.Run(cfg, o), contract.Again: second, contract.Other: cases.Run(reseeded, o)},
+	}
+}
+
+// parallel lists the plans to compare with one rank: those of the options that
+// promise its bits, else all data-parallel sizes that divide the groups.
+func parallel(cfg train.Config, o contract.Options) []plan.Plan {
+	var out []plan.Plan
+	asked, _ := cases.Plans(o) // the options were checked
+	for _, p := range asked {
+		if p.Exact(cfg.Model) && p.Validate(cfg.Model, cfg.Sequences) == nil {
+			out = append(out, p)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for dp := min(4, cfg.Model.Groups.Data); dp > 1; dp /= 2 {
+		out = append(out, plan.Plan{DP: dp})
+	}
+	if len(out) == 0 {
+		out = append(out, plan.Plan{DP: 1})
+	}
+	return out
+}
+
+// plans runs one configuration on one rank, on parallel plans, and on one
+// thread.
+func plans(cfg train.Config, o contract.Options) contract.Case {
+	one := cases.Single(cfg)
+	threaded := one
+	c := contract.Case{Name: cfg.Model.Name + " on plans", Clauses: []string{"C-DET-001.4"}, Runs: map[contract.Role]contract.Run{
+		contract.Test: cases.Run(one, o),
+		oneThread:     {Key: cases.Run(one, o).Key + " on one thread", Do: onOneThread(threaded, runtime.GOMAXPROCS(0))},
+	}}
+	for _, p := range parallel(cfg, o) {
+		c.Runs[contract.Role(p.String())] = cases.Run(cases.On(cfg, p), o)
+	}
+	return c
+}
+
+// onOneThread trains cfg while the process runs Go code on one thread; threads
+// is what it had before. Runs beside it are slowed down, not changed.
+func onOneThread(cfg train.Config, threads int) func(context.Context, contract.Env) (*trace.History, error) {
+	return func(ctx context.Context, env contract.Env) (*trace.History, error) {
+		text, err := env.Text(cfg.Text)
+		if err != nil {
+			return nil, err
+		}
+		runtime.GOMAXPROCS(1)
+		defer runtime.GOMAXPROCS(threads)
+		out, err := train.Run(ctx, cfg, text, env.Parts)
+		if out == nil {
+			return nil, err
+		}
+		return out.History, err
+	}
+}
+
+// goldens are the golden runs on one rank, on their own text and seed.
+func goldens(o contract.Options) []contract.Case {
+	variants, err := golden.Variants()
+	if err != nil {
+		return []contract.Case{cases.Broken("golden runs", err)}
+	}
+	own := contract.Options{Text: data.Default()}
+	var out []contract.Case
+	for _, v := range variants {
+		cfg := v.Config
+		cfg.Steps, cfg.Text = steps(o.Level), own.Text.Name
+		if o.Backend != "" {
+			cfg.Backend = o.Backend
+		}
+		out = append(out, contract.Case{
+			Name: goldenPrefix + v.Name, Clauses: []string{"C-DET-001.3"},
+			Runs: map[contract.Role]contract.Run{contract.Test: cases.Run(cfg, own)},
+		})
+	}
+	return out
+}
+
+// goldenPrefix begins the names of the golden cases; the rest is the name of the
+// golden run.
+const goldenPrefix = "golden "
+
+// breaks applies a fault to the run of one role.
+func breaks(role contract.Role, f func(*train.Parts)) func(*contract.Case) {
+	return func(c *contract.Case) {
+		r, ok := c.Runs[role]
+		if !ok {
+			panic(fmt.Sprintf("contracts: case %s has no %s run", c.Name, role)) // a mistake in the list of mutants
+		}
+		r.Key, r.Parts = "", f
+		c.Runs[role] = r
+	}
+}

@@ -1,0 +1,243 @@
+package det
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/golden"
+)
+
+// same is clause 1: every digest and every scalar of two runs.
+func same(p *contract.Pass) {
+	a, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	b, ok := evidence.Read(p, contract.Again)
+	if !ok {
+		return
+	}
+	if string(a.Header.Spec) != string(b.Header.Spec) {
+		p.Doubt("the second run is of another configuration")
+		return
+	}
+	// Per rank at the least: the initial state, and in every step state,
+	// gradient and the loss.
+	n := len(a.State()) * len(a.Params)
+	p.Expect(a.Header.World * (n + a.Config.Steps*(n+len(a.Params)+1)))
+	for rank := range a.Header.World {
+		compare(p, b, rank, results(a, rank), results(b, rank))
+	}
+}
+
+// results are the events of a rank that hold numbers.
+func results(r *evidence.Run, rank int) []trace.Event {
+	var out []trace.Event
+	for _, e := range r.Ranks[rank] {
+		switch e.Kind {
+		case trace.KindDigest, trace.KindChanged, trace.KindScalar, trace.KindSkip:
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// compare goes through the results of one rank in both runs and reports the
+// first that differs: what follows is its consequence.
+func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) {
+	for i := range min(len(first), len(second)) {
+		x, y := first[i], second[i]
+		p.Saw(1)
+		f := contract.Finding{Rank: rank, Step: x.Step, Tensor: x.Tensor, Index: -1,
+			Message: fmt.Sprintf("rank %d: %s %s is another in the second run", rank, x.Kind, x.What)}
+		switch {
+		case x.Kind != y.Kind || x.Step != y.Step || x.What != y.What || x.Tensor != y.Tensor || x.Worker != y.Worker || x.Text != y.Text:
+			f.Message = fmt.Sprintf("rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
+			p.Report(f)
+			return
+		case x.Kind == trace.KindScalar:
+			if x.Value != y.Value || x.Bits != y.Bits {
+				f.Got, f.Want = fmt.Sprint(float64(y.Value)), fmt.Sprint(float64(x.Value))
+				p.Report(f)
+				return
+			}
+		case x.Kind != trace.KindSkip && !evidence.Same(x, y):
+			p.Report(b.Fill(f, y, x))
+			return
+		}
+	}
+	if len(first) != len(second) {
+		p.Doubt("rank %d: one run recorded %d results, the other %d", rank, len(first), len(second))
+	}
+}
+
+// other is clause 2: with another seed all initial matrices and biases, and the
+// fingerprints of all steps, are others.
+func other(p *contract.Pass) {
+	a, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	b, ok := evidence.Read(p, contract.Other)
+	if !ok {
+		return
+	}
+	if a.Config.Seed == b.Config.Seed {
+		p.Doubt("both runs have seed %d", a.Config.Seed)
+		return
+	}
+	for _, t := range a.Params {
+		if strings.HasSuffix(t.Name, "norm.weight") {
+			continue // 1 whatever the seed
+		}
+		p.Expect(1)
+		x, ok1 := a.Logical(-1, trace.Weight, t.Name, 0)
+		y, ok2 := b.Logical(-1, trace.Weight, t.Name, 0)
+		if !ok1 || !ok2 {
+			continue
+		}
+		p.Saw(1)
+		if *x.Digest == *y.Digest {
+			p.Report(contract.Finding{Rank: -1, Step: -1, Tensor: t.Name, Index: -1,
+				Message: fmt.Sprintf("initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+		}
+	}
+	for step := range a.Config.Steps {
+		p.Expect(1)
+		x, err1 := train.FingerprintAt(a.History, step)
+		y, err2 := train.FingerprintAt(b.History, step)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		p.Saw(1)
+		if x == y {
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: y.String(),
+				Message: fmt.Sprintf("the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+		}
+	}
+}
+
+// fingerprinted is clause 3.
+func fingerprinted(p *contract.Pass) {
+	r, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	name, ok := strings.CutPrefix(p.Case, goldenPrefix)
+	if !ok {
+		p.Doubt("case %q is no golden run", p.Case)
+		return
+	}
+	g, err := golden.LoadFingerprints(name)
+	if err == nil {
+		err = g.Comparable(r.Config, r.Header.Arithmetic, r.Config.TextHash)
+	}
+	if err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	against(p, r, g)
+}
+
+// against compares a run with the golden one, step by step; the first step that
+// differs is reported.
+func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
+	if r.Config.Steps > len(g.Steps) {
+		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
+	}
+	for step := range min(r.Config.Steps, len(g.Steps)) {
+		p.Expect(2)
+		if coef, ok := r.Scalar(0, step, trace.Coef); ok {
+			p.Saw(1)
+			if want := slices.Contains(g.Clipped, step); (coef.Value < 1) != want {
+				p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: fmt.Sprint(coef.Value < 1), Want: fmt.Sprint(want),
+					Message: "the gradient is clipped in another step than in the golden run"})
+			}
+		}
+		f, err := train.FingerprintAt(r.History, step)
+		if err != nil {
+			p.Doubt("%v", err)
+			return
+		}
+		p.Saw(1)
+		if f != g.Steps[step] {
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: f.String(), Want: g.Steps[step].String(),
+				Message: fmt.Sprintf("the %s of golden run %s differs", differing(f, g.Steps[step]), g.Name)})
+			return
+		}
+	}
+}
+
+// differing names the parts of a fingerprint that differ.
+func differing(a, b train.Fingerprint) string {
+	var out []string
+	if a.Loss != b.Loss {
+		out = append(out, "loss")
+	}
+	if a.Moments != b.Moments {
+		out = append(out, "moments")
+	}
+	if a.Weights != b.Weights {
+		out = append(out, "weights")
+	}
+	return strings.Join(out, ", ")
+}
+
+// invariant is clause 4: all runs of the case have the test's fingerprints.
+func invariant(p *contract.Pass) {
+	r, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	roles := slices.DeleteFunc(slices.Sorted(maps.Keys(p.Histories)), func(x contract.Role) bool { return x == contract.Test })
+	if len(roles) == 0 {
+		p.Doubt("there is one run only")
+	}
+	for _, role := range roles {
+		if x, ok := evidence.Read(p, role); ok {
+			alike(p, role, r, x)
+		}
+	}
+}
+
+// alike compares the fingerprints of two runs until they differ.
+func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
+	if err := evidence.SameTask(a, b); err != nil {
+		p.Doubt("%s run: %v", role, err)
+		return
+	}
+	for step := range a.Config.Steps {
+		p.Expect(1)
+		x, err1 := train.FingerprintAt(a.History, step)
+		y, err2 := train.FingerprintAt(b.History, step)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		p.Saw(1)
+		if x != y {
+			f := contract.Finding{Rank: -1, Step: step, Index: -1, Got: y.String(), Want: x.String(),
+				Message: fmt.Sprintf("the %s of the run %q differs from that of one rank", differing(y, x), role)}
+			f.Tensor = first(a, b, step)
+			p.Report(f)
+			return
+		}
+	}
+}
+
+// first is the first parameter whose weights differ after a step.
+func first(a, b *evidence.Run, step int) string {
+	for _, t := range a.Params {
+		x, _ := a.Logical(step, trace.Weight, t.Name, 0)
+		y, _ := b.Logical(step, trace.Weight, t.Name, 0)
+		if !evidence.Same(x, y) {
+			return t.Name
+		}
+	}
+	return ""
+}
