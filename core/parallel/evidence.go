@@ -25,7 +25,8 @@ func (e *Evidence) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
 
 // Digests records one digest event per parameter that has elements in r, a
 // range of the rank's flat buffers; at holds the elements of r. The event's
-// Step, What and Worker come from proto.
+// Step, What and Worker come from proto, Lo and Hi say which elements of the
+// flat buffers it covers.
 func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) error {
 	if e.Recorder == nil {
 		return nil
@@ -36,6 +37,7 @@ func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 		d := Digest(e.Backend, p, local, x)
 		ev.Kind, ev.Tensor, ev.Unit = trace.KindDigest, p.Name, e.Layout.Units[p.Unit].Name
 		ev.Count, ev.Digest, ev.Once = int64(x.Len()), &d, e.Once && p.Counts
+		ev.Lo, ev.Hi = int64(p.Off+local.Lo), int64(p.Off+local.Hi)
 		if e.Capture {
 			ev.Data = make(trace.Floats, x.Len())
 			if rerr := e.Backend.Read(ev.Data, x); rerr != nil && err == nil {

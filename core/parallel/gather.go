@@ -103,7 +103,24 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 	}
 	st.uses++
 	g.s.Model.BindWeights(src, st.buf)
+	g.record("use", src)
 	return nil
+}
+
+// record notes what becomes of unit u; in checking runs with the digest of what
+// a pass finds in it ("use") and leaves in it ("release").
+func (g *gather) record(what string, u int) {
+	unit := &g.s.layout.Units[u]
+	ev := trace.Event{Kind: trace.KindGather, Step: g.s.step, What: what, Unit: unit.Name, Micro: g.s.item.Micro, Count: int64(unit.Len())}
+	if g.s.Poison && what != "gather" {
+		var sum kernels.Digest
+		g.s.layout.Pieces(unit.Range, func(p *model.Param, local shard.Range) {
+			at := local.Shift(p.Off - unit.Lo)
+			sum.Add(Digest(g.s.be, p, local, g.units[u].buf.Range(at.Lo, at.Hi)))
+		})
+		ev.Digest = &sum
+	}
+	g.s.Evidence.Record(ev)
 }
 
 // start begins to gather unit u unless that is under way or done.
@@ -118,8 +135,7 @@ func (g *gather) start(u int) error {
 		return err
 	}
 	*st = gathered{buf: buf, done: make(chan struct{})}
-	step := g.s.step
-	g.s.Evidence.Record(trace.Event{Kind: trace.KindGather, Step: step, What: "gather", Unit: unit.Name})
+	g.record("gather", u)
 	g.s.Queue.Submit(func(ctx context.Context) error {
 		defer close(st.done)
 		st.err = g.collect(ctx, u, buf)
@@ -164,12 +180,12 @@ func (g *gather) release(u int) error {
 	if st.uses--; st.uses > 0 {
 		return nil
 	}
+	g.record("release", src)
 	if g.s.Poison {
 		g.s.be.Fill(st.buf, math.NaN())
 	}
 	g.s.Model.BindWeights(src, kernels.Tensor{})
 	g.s.Meter.Free(MemWeights, st.buf)
 	*st = gathered{}
-	g.s.Evidence.Record(trace.Event{Kind: trace.KindGather, Step: g.s.step, What: "release", Unit: g.s.layout.Units[src].Name})
 	return nil
 }

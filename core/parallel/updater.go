@@ -72,6 +72,8 @@ type Setup struct {
 	// Poison fills released weights with NaN.
 	Poison bool
 	Queue  *comm.Queue // runs Overlap's operations
+	// Cut changes how the layout is cut; nil leaves it as Segments has it.
+	Cut func([]Segment) []Segment
 }
 
 // New makes the updater of the plan's ZeRO stage.
@@ -84,6 +86,9 @@ func New(s Setup) (Updater, error) {
 	}
 	if b.segs, err = Segments(s.Plan, s.Model.Config(), b.layout); err != nil {
 		return nil, err
+	}
+	if s.Cut != nil {
+		b.segs = s.Cut(b.segs)
 	}
 	if s.Plan.Zero >= 2 {
 		return newSharded(b)

@@ -20,7 +20,7 @@ const MaxRanks = 1 << 16
 // How optimizer state, and in stage 3 parameters, are sharded.
 const (
 	ShardFlat       = "flat"        // contiguous elements by the shard rule within each sharding unit
-	ShardRoundRobin = "round-robin" // stage 1: block i belongs to rank i mod dp
+	ShardRoundRobin = "round-robin" // stage 1: block i of a pipeline stage belongs to rank i mod dp
 	ShardContiguous = "contiguous"  // stage 1: contiguous blocks
 	ShardBalanced   = "balanced"    // stage 1: greedy by size
 	ShardTensors    = "tensors"     // stage 3: whole tensors, round-robin

@@ -18,6 +18,7 @@
 //	digest    What "grad": the reduced gradient of one parameter, before clipping
 //	scalar    What "loss", "norm", "coef", "lr", "counter" (optimizer steps taken)
 //	skip      the step was not taken: Text says why
+//	digest    What "updated": the weights that a rank owns alone, after its update and before it publishes them
 //	digest    What "weight", "m", "v" (AdamW) or "momentum" (SGD) after the step
 //	changed   per parameter: Count and Digest of the elements whose bits the step changed
 //	diff      first element in which two ranks' replicas differ (ranks descend to it together)

@@ -21,7 +21,7 @@ const (
 	KindDiff    Kind = "diff"
 	KindUnmoved Kind = "unmoved"
 	KindDrill   Kind = "drill"   // one collective of a communicator drill (C-COMM-001)
-	KindGather  Kind = "gather"  // ZeRO stage 3: What "gather" or "release" of a unit's weights
+	KindGather  Kind = "gather"  // ZeRO stage 3: What "gather", "use" or "release" of a unit's weights, Micro, Count; Digest of what a pass found and left
 	KindMemory  Kind = "memory"  // What: live bytes (Count) and peak (Bytes) of weights, grads, moments, state
 	KindTap     Kind = "tap"     // activation or its gradient: What, Unit, Tensor, Micro, Digest over columns [Lo, Hi)
 	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Count rows, Digest
@@ -35,6 +35,7 @@ const (
 	MomentM    = "m"
 	MomentV    = "v"
 	Momentum   = "momentum"
+	Updated    = "updated"
 	WorkerGrad = "grad.worker"
 	Grad       = "grad"
 	Forward    = "forward"

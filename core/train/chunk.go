@@ -48,10 +48,13 @@ func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
 	}
 	c.queue = comm.NewQueue(ctx)
 	c.Updater, err = parallel.New(parallel.Setup{Model: c.model, Plan: r.cfg.Plan, DP: r.dp, Overlap: r.overlap, Meter: &r.meter,
-		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: c.queue})
+		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: c.queue, Cut: r.cut()})
 	if err != nil {
 		c.queue.Close() // nobody else will
 		return nil, err
+	}
+	if r.parts.Updater != nil {
+		c.Updater = r.parts.Updater(r.id, c.Updater)
 	}
 	c.model.Hooks = c
 	return c, nil
@@ -207,6 +210,22 @@ func (c *chunk) keepWeights() error {
 	}
 	for i, p := range pieces {
 		c.r.be.Copy(c.prev[i], p.W)
+	}
+	return nil
+}
+
+// recordUpdate records what the optimizer's step changed and, where this rank
+// owns the weights alone and others wait for them, what it made of them.
+func (c *chunk) recordUpdate(step int) error {
+	weights, replicated := c.Replicated()
+	for i, p := range c.Pieces() {
+		c.evidence(replicated).Changed(step, p.W, c.prev[i], p.Range)
+		if !weights || replicated {
+			continue
+		}
+		if err := c.evidence(replicated).Digests(trace.Event{Step: step, What: trace.Updated}, p.W, p.Range); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -144,6 +145,14 @@ type Parts struct {
 	Source func(rank int, s Source) Source
 	// Schedule changes the pipeline schedule that rank follows.
 	Schedule func(rank int, s schedule.Schedule) schedule.Schedule
+	// Segments changes how rank cuts the state of each of its model parts over
+	// the data-parallel ranks.
+	Segments func(rank int, segs []parallel.Segment) []parallel.Segment
+	// Updater decorates the owner of each of rank's model parts.
+	Updater func(rank int, u parallel.Updater) parallel.Updater
+	// Counter changes how many optimizer steps rank believes to have taken,
+	// after each.
+	Counter func(rank, taken int) int
 	// Config changes what this rank believes the configuration to be; the
 	// history's header keeps the true one.
 	Config func(rank int, c Config) Config

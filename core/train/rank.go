@@ -128,6 +128,14 @@ func (r *rank) decorate(set *data.Set) (err error) {
 	return nil
 }
 
+// cut is the run's change of how this rank's state is cut, nil for none.
+func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
+	if r.parts.Segments == nil {
+		return nil
+	}
+	return func(s []parallel.Segment) []parallel.Segment { return r.parts.Segments(r.id, s) }
+}
+
 // setSource is the plain source: the set, interleaved over logical workers.
 type setSource struct{ set *data.Set }
 
@@ -381,9 +389,8 @@ func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 		}
 		c.apply(s)
 		if r.cfg.Evidence.Digests {
-			_, replicated := c.Replicated()
-			for i, p := range c.Pieces() {
-				c.evidence(replicated).Changed(step, p.W, c.prev[i], p.Range)
+			if err := c.recordUpdate(step); err != nil {
+				return err
 			}
 		}
 		if err := c.Publish(ctx); err != nil {
@@ -391,6 +398,9 @@ func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 		}
 	}
 	r.counter++
+	if r.parts.Counter != nil {
+		r.counter = r.parts.Counter(r.id, r.counter)
+	}
 	return r.copyTied(ctx, step)
 }
 
