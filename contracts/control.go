@@ -14,10 +14,7 @@ import (
 
 // A control is run here only for models that a single machine trains in
 // passing; for others the directory must hold one.
-const (
-	maxControlParams = 1 << 26
-	maxControlLayers = 1 << 10
-)
+const maxControlParams = 1 << 26
 
 // complete gives a training case the runs that it can be compared with: the
 // control, and, from the directory only, the same run again and with another
@@ -101,7 +98,7 @@ func (j *judgement) control(ctx context.Context, t *recorded) (*recorded, error)
 }
 
 func (j *judgement) run(ctx context.Context, cfg train.Config) (*trace.History, error) {
-	if cfg.Model.Params() > maxControlParams || cfg.Model.Layers > maxControlLayers {
+	if cfg.Model.Params() > maxControlParams {
 		return nil, errors.New("the model is too large to train here in passing; record a run of one rank into the directory")
 	}
 	text, err := j.o.text(cfg.Text)

@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 func TestVerifyRunsJudgesAndShares(t *testing.T) {
@@ -308,5 +310,30 @@ func TestOptionsAreRefusedWithValueAndRule(t *testing.T) {
 		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an OptionError with %q, got %v", want, err)
 		}
+	}
+}
+
+func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
+	cfg, err := train.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := func() (*report.Report, error) {
+		dir := t.TempDir()
+		l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, World: 1, Spec: cfg.Spec()}}
+		if err := l.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		return JudgeHistories(t.Context(), dir, []*contract.Contract{ddp.Contract()}, options())
+	}
+	cfg.Model.Layers = 1 << 20
+	var wrong *OptionError
+	if _, err := judge(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "1048576 layers") {
+		t.Errorf("a million layers: %v", err)
+	}
+	cfg.Model.Layers, cfg.Model.Vocab = 4, 1<<24
+	r, err := judge()
+	if err != nil || r.Verdict != contract.Inconclusive || !has(r.Notes, "too large") {
+		t.Errorf("a vocabulary of %d: %v, %+v", cfg.Model.Vocab, err, r)
 	}
 }

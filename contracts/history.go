@@ -12,6 +12,10 @@ import (
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
+// maxLayers bounds the models whose histories are judged: clauses lay out every
+// layer, and a file must not decide how much memory that takes.
+const maxLayers = 1 << 12
+
 // recorded is a history from a file, with what its header says.
 type recorded struct {
 	history  *trace.History
@@ -48,7 +52,11 @@ func JudgeHistories(ctx context.Context, dir string, cs []*contract.Contract, o 
 	j := &judgement{o: &o, dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = dir
 	for _, h := range histories {
-		j.all = append(j.all, read(h))
+		r := read(h)
+		if r.config != nil && r.config.Model.Layers > maxLayers {
+			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", dir, r.config.Model.Layers, maxLayers)}
+		}
+		j.all = append(j.all, r)
 	}
 	var out []report.Contract
 	for _, c := range cs {
