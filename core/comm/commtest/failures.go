@@ -157,25 +157,26 @@ func checkMismatch(r Reporter, s Suite) {
 	})
 }
 
-// checkClosedPeer lets one rank leave while the others need it.
+// checkClosedPeer lets one rank leave before and while the others need it.
 func checkClosedPeer(r Reporter, s Suite) {
 	const gone = 1
 	for _, c := range waits(gone) {
-		errs := s.world(r, 3, func(ctx context.Context, k rank) error {
-			if k.Rank() == gone {
-				return k.Close()
-			}
-			return c.wait(ctx, k)
-		})
-		for i, err := range errs {
-			if i == gone {
-				if err != nil {
-					r.Errorf("%s after a close: closing gave %v", c.name, err)
+		for _, after := range []time.Duration{0, 5 * time.Millisecond} {
+			errs := s.world(r, 3, func(ctx context.Context, k rank) error {
+				if k.Rank() == gone {
+					time.Sleep(after)
+					return k.Close()
 				}
-				continue
-			}
-			if problem := (failure{cause: comm.ErrLeft, peer: gone}).check(i, err); problem != nil {
-				r.Errorf("%s after a close: rank %d: %v", c.name, i, problem)
+				return c.wait(ctx, k)
+			})
+			for i, err := range errs {
+				want := failure{cause: comm.ErrLeft, peer: gone}
+				if i != gone {
+					err = want.check(i, err)
+				}
+				if err != nil {
+					r.Errorf("%s, rank %d closes after %v: rank %d: %v", c.name, gone, after, i, err)
+				}
 			}
 		}
 	}

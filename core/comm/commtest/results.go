@@ -134,8 +134,36 @@ func checkSources(r Reporter, s Suite) {
 			return err
 		}
 		own := k.Rank() + min(k.Rank(), 1)
-		return k.expect(src.Range(own, own+1), me)
+		if err := k.expect(src.Range(own, own+1), me); err != nil {
+			return fmt.Errorf("own part of the source of reduce-scatter: %w", err)
+		}
+		return bytesAreCopies(ctx, k)
 	})
+}
+
+// bytesAreCopies changes what a rank gave to AllGatherBytes, and what it got:
+// the other ranks must not see it.
+func bytesAreCopies(ctx context.Context, k rank) error {
+	given := []byte{byte(k.Rank())}
+	all, err := k.AllGatherBytes(ctx, given)
+	if err != nil {
+		return err
+	}
+	given[0] = 99
+	all[0][0] += byte(k.Rank())
+	if err := k.Barrier(ctx); err != nil {
+		return err
+	}
+	for i, b := range all {
+		want := byte(i)
+		if i == 0 {
+			want += byte(k.Rank())
+		}
+		if !slices.Equal(b, []byte{want}) {
+			return fmt.Errorf("gathered bytes of rank %d became %v", i, b)
+		}
+	}
+	return nil
 }
 
 // checkBarrier lets one rank come late, a different one each time: nobody may

@@ -150,6 +150,9 @@ func (s Suite) each(comms []comm.Communicator, f func(context.Context, rank) err
 		errs[i] = errSilent
 		all.Go(func() {
 			err := f(ctx, rank{c, s.Backend(i)})
+			if err != nil {
+				c.Close() // its peers need not wait for it
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			errs[i] = err

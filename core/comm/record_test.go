@@ -1,0 +1,126 @@
+package comm_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+func TestRecords(t *testing.T) {
+	var mu sync.Mutex
+	byRank := map[int][]comm.Record{}
+	comms := world(t, 3, comm.LocalOptions{Observe: func(r comm.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		byRank[r.Rank] = append(byRank[r.Rank], r)
+	}})
+	label := comm.Label{Group: "dp", Tensor: "w", Lo: 3, Hi: 8}
+	must(t, comms, func(c comm.Communicator) error {
+		ctx := comm.WithLabel(t.Context(), label)
+		if err := c.AllReduce(ctx, vector(1, 2, 3, 4, 5), kernels.Max); err != nil {
+			return err
+		}
+		g, err := c.Split(t.Context(), c.Rank()/2, -c.Rank())
+		if err != nil {
+			return err
+		}
+		if err := g.Broadcast(t.Context(), vector(1, 2), 0); err != nil {
+			return err
+		}
+		switch c.Rank() {
+		case 0:
+			return errors.Join(c.Send(t.Context(), vector(1, 2, 3), 2), c.Send(t.Context(), vector(), 2))
+		case 2:
+			return errors.Join(c.Recv(t.Context(), vector(1, 2, 3), 0), c.Recv(t.Context(), vector(), 0))
+		}
+		return nil
+	})
+	world := []int{0, 1, 2}
+	want := []comm.Record{
+		{Op: comm.OpAllReduce, Group: world, Count: 5, Bytes: 27, Peer: -1, Reduction: kernels.Max, Label: label},
+		{Op: comm.OpSplit, Group: world, Seq: 1, Peer: -1},
+		{Op: comm.OpBroadcast, Group: []int{1, 0}, Count: 2, Bytes: 4, Peer: 1},
+		{Op: comm.OpSend, Group: world, Count: 3, Bytes: 12, Peer: 2},
+		{Op: comm.OpSend, Group: world, Seq: 1, Peer: 2},
+	}
+	if diff := cmp.Diff(want, byRank[0]); diff != "" {
+		t.Errorf("records of rank 0 (-want +got):\n%s", diff)
+	}
+	recv := byRank[2][4]
+	if recv.Op != comm.OpRecv || recv.Peer != 0 || recv.Bytes != 0 || recv.Seq != 1 {
+		t.Errorf("record of the receiver: %+v", recv)
+	}
+}
+
+func TestRecordOfAFailure(t *testing.T) {
+	var mu sync.Mutex
+	var got []comm.Record
+	comms := world(t, 2, comm.LocalOptions{Observe: func(r comm.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r)
+	}})
+	errs := each(comms, func(c comm.Communicator) error {
+		if c.Rank() == 1 {
+			return c.Broadcast(t.Context(), vector(1), 7)
+		}
+		return c.Barrier(t.Context())
+	})
+	for _, r := range got {
+		if r.Err == nil || !errors.Is(r.Err, errs[r.Rank]) {
+			t.Errorf("record of rank %d holds %v, the operation returned %v", r.Rank, r.Err, errs[r.Rank])
+		}
+	}
+	if len(got) != 2 {
+		t.Errorf("%d records, want 2", len(got))
+	}
+}
+
+// Shares add up to the total for every operation, also beyond 2^31 elements.
+func TestShareBytes(t *testing.T) {
+	ops := []string{comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpBarrier, comm.OpAllReduceInt}
+	for _, op := range ops {
+		for size := 1; size <= 9; size++ {
+			for _, count := range []int64{0, 1, 7, 1<<31 - 1, 1<<31 + 1, 1 << 40} {
+				sum, least, most := int64(0), int64(math.MaxInt64), int64(0)
+				for r := range size {
+					s := comm.ShareBytes(op, count, shard.Part{Index: r, Size: size})
+					sum, least, most = sum+s, min(least, s), max(most, s)
+				}
+				if sum != comm.WireBytes(op, count, size) || most-least > 1 {
+					t.Errorf("%s of %d on %d ranks: shares from %d to %d add up to %d, want %d", op, count, size, least, most, sum, comm.WireBytes(op, count, size))
+				}
+			}
+		}
+	}
+	if got := comm.WireBytes(comm.OpAllReduce, 1<<33+1, 4); got != 2*3*4*(1<<33+1) {
+		t.Errorf("all-reduce of 2^33+1 elements moves %d bytes", got)
+	}
+	if got := comm.ShareBytes(comm.OpSend, 1<<31+5, shard.Part{Index: 3, Size: 8}); got != 4*(1<<31+5) {
+		t.Errorf("send of 2^31+5 elements moves %d bytes", got)
+	}
+}
+
+func TestCheckBounds(t *testing.T) {
+	huge := 1<<33 + 3
+	got, err := comm.CheckBounds(nil, huge, 4)
+	if want := []int{0, 1<<31 + 1, 1<<32 + 2, 3<<31 + 3, huge}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("bounds of %d elements are %v, %v; want %v", huge, got, err, want)
+	}
+	if _, err := comm.CheckBounds([]int{0, huge - 1, huge}, huge, 2); err != nil {
+		t.Errorf("uneven bounds of %d elements: %v", huge, err)
+	}
+	for _, bad := range [][]int{{}, {0, 4}, {1, 2, 4}, {0, 2, 3}, {0, 5, 4}, {0, -1, 4}, {0, 2, 4, 4}} {
+		if _, err := comm.CheckBounds(bad, 4, 2); err == nil {
+			t.Errorf("bounds %v of 4 elements on 2 ranks are accepted", bad)
+		}
+	}
+}
