@@ -1,0 +1,98 @@
+package shard
+
+// peak is the most elements that passes hold beside a rank's shards at one time.
+type peak struct{ gathered, gradients, both int }
+
+// pass walks one micro-batch through the units of stages 2 and 3. Before a unit
+// is used in stage 3 its weights are gathered, and those of the unit that comes
+// next are under way; after use they are released. Backward, with one
+// micro-batch per worker, a unit's full gradient lives from before its pass to
+// after it. A tied head works within the pass of the final norm, on the weights
+// of the embedding (unit 0) unless it has a copy.
+type pass struct {
+	z         ZeRO
+	live      map[int]bool // gathered units
+	gathered  int
+	gradients int
+	peak      peak
+}
+
+// peak is that of a forward and a backward pass.
+func (z ZeRO) peak() peak {
+	p := pass{z: z, live: map[int]bool{}}
+	if z.MicroBatches > 1 {
+		p.gradients, _, _ = z.elements() // one buffer, for the whole step
+	}
+	last := len(z.Units) - 1
+	tied := last >= 0 && z.Units[last].Tied
+	forward := make([]int, 0, len(z.Units))
+	for u := range z.Units {
+		forward = append(forward, u)
+	}
+	backward := make([]int, 0, len(z.Units))
+	if tied && last > 0 { // the norm's pass encloses the head's
+		backward = append(backward, last-1, last)
+		last -= 2
+	}
+	for u := last; u >= 0; u-- {
+		backward = append(backward, u)
+	}
+	p.walk(forward, false)
+	p.walk(backward, true)
+	return p.peak
+}
+
+// walk uses the units in order.
+func (p *pass) walk(order []int, backward bool) {
+	var open []int
+	for i, u := range order {
+		p.gather(u)
+		if i+1 < len(order) {
+			p.gather(order[i+1])
+		}
+		if backward && p.z.MicroBatches == 1 {
+			p.gradients += p.z.Units[u].Elements
+		}
+		p.note()
+		open = append(open, u)
+		if i+1 < len(order) && p.z.Units[order[i+1]].Tied {
+			continue // encloses the head's pass
+		}
+		for len(open) > 0 {
+			p.end(open[len(open)-1], backward)
+			open = open[:len(open)-1]
+		}
+	}
+}
+
+// source is the unit whose weights unit u reads.
+func (p *pass) source(u int) int {
+	if p.z.Units[u].Tied && !p.z.Units[u].Copied {
+		return 0
+	}
+	return u
+}
+
+func (p *pass) gather(u int) {
+	if s := p.source(u); p.z.Stage == 3 && !p.live[s] {
+		p.live[s] = true
+		p.gathered += p.z.Units[s].Elements
+	}
+}
+
+// end closes the pass of unit u.
+func (p *pass) end(u int, backward bool) {
+	if s := p.source(u); p.live[s] {
+		delete(p.live, s)
+		p.gathered -= p.z.Units[s].Elements
+	}
+	if backward && p.z.MicroBatches == 1 {
+		p.gradients -= p.z.Units[u].Elements
+	}
+}
+
+func (p *pass) note() {
+	p.peak.gathered = max(p.peak.gathered, p.gathered)
+	p.peak.gradients = max(p.peak.gradients, p.gradients)
+	p.peak.both = max(p.peak.both, p.gathered+p.gradients)
+}
