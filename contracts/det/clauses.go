@@ -1,6 +1,7 @@
 package det
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,9 +32,24 @@ func same(p *contract.Pass) {
 	// gradient and the loss.
 	n := len(a.State()) * len(a.Params)
 	p.Expect(a.Header.World * (n + a.Config.Steps*(n+len(a.Params)+1)))
+	var all []difference
 	for rank := range a.Header.World {
-		compare(p, b, rank, results(a, rank), results(b, rank))
+		all = append(all, compare(p, b, rank, results(a, rank), results(b, rank))...)
 	}
+	// The first in time is the cause: within a step a worker's own gradient
+	// comes before what all ranks share.
+	slices.SortStableFunc(all, func(x, y difference) int {
+		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(x.stage, y.stage))
+	})
+	for _, d := range all {
+		p.Report(d.Finding)
+	}
+}
+
+// difference is a finding and when in its step it arose.
+type difference struct {
+	contract.Finding
+	stage int
 }
 
 // results are the events of a rank that hold numbers.
@@ -48,33 +64,39 @@ func results(r *evidence.Run, rank int) []trace.Event {
 	return out
 }
 
-// compare goes through the results of one rank in both runs and reports the
-// first that differs: what follows is its consequence.
-func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) {
+// compare goes through the results of one rank in both runs and gives the first
+// that differs: what follows is its consequence.
+func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) []difference {
 	for i := range min(len(first), len(second)) {
 		x, y := first[i], second[i]
 		p.Saw(1)
-		f := contract.Finding{Rank: rank, Step: x.Step, Tensor: x.Tensor, Index: -1,
-			Message: fmt.Sprintf("rank %d: %s %s is another in the second run", rank, x.Kind, x.What)}
-		switch {
-		case x.Kind != y.Kind || x.Step != y.Step || x.What != y.What || x.Tensor != y.Tensor || x.Worker != y.Worker || x.Text != y.Text:
-			f.Message = fmt.Sprintf("rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
-			p.Report(f)
-			return
-		case x.Kind == trace.KindScalar:
-			if x.Value != y.Value || x.Bits != y.Bits {
-				f.Got, f.Want = fmt.Sprint(float64(y.Value)), fmt.Sprint(float64(x.Value))
-				p.Report(f)
-				return
-			}
-		case x.Kind != trace.KindSkip && !evidence.Same(x, y):
-			p.Report(b.Fill(f, y, x))
-			return
+		d := difference{contract.Finding{Rank: rank, Step: x.Step, Tensor: x.Tensor, Index: -1}, 1}
+		if x.What == trace.WorkerGrad {
+			d.stage = 0
 		}
+		switch {
+		case !alignable(x, y):
+			d.Message = fmt.Sprintf("rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
+		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
+			d.Got, d.Want = fmt.Sprint(float64(y.Value)), fmt.Sprint(float64(x.Value))
+			d.Message = fmt.Sprintf("rank %d: %s is another in the second run", rank, x.What)
+		case x.Kind != trace.KindScalar && x.Kind != trace.KindSkip && !evidence.Same(x, y):
+			d.Finding = b.Fill(d.Finding, y, x)
+			d.Message = fmt.Sprintf("rank %d: %s %s is another in the second run", rank, x.Kind, x.What)
+		default:
+			continue
+		}
+		return []difference{d}
 	}
 	if len(first) != len(second) {
 		p.Doubt("rank %d: one run recorded %d results, the other %d", rank, len(first), len(second))
 	}
+	return nil
+}
+
+// alignable reports whether two events are about the same thing.
+func alignable(x, y trace.Event) bool {
+	return x.Kind == y.Kind && x.Step == y.Step && x.What == y.What && x.Tensor == y.Tensor && x.Worker == y.Worker && x.Text == y.Text
 }
 
 // other is clause 2: with another seed all initial matrices and biases, and the

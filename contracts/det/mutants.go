@@ -24,7 +24,7 @@ func mutants() []contract.Mutant {
 			Says: "the learning rate is off by one part in a million"},
 		{ID: "plan-dependent", Clause: "C-DET-001.4", On: "odd on plans", Break: breaks("dp=4", fault.OtherTree(model.BlockUnit(1))),
 			Says: "a plan adds the ranks in another order than the canonical tree"},
-		{ID: "thread-dependent", Clause: "C-DET-001.4", On: "nano on plans", Break: breaks(oneThread, fault.CorruptIf(single, 0, 8, 0)),
+		{ID: "thread-dependent", Clause: "C-DET-001.4", On: "nano on plans", Break: breaks(oneThread, fault.CorruptIf(single, 0, 9, 0)),
 			Says: "a kernel takes another path on one thread, with another last bit"},
 	}
 }

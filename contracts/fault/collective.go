@@ -45,13 +45,16 @@ func LoseTail() Fault {
 	}
 }
 
-// TrimToPeers reduces at most n elements, as a transport that takes the smallest
-// of the ranks' sizes does.
+// TrimToPeers reduces n elements where n+1 are given, as a transport that takes
+// the smallest of the ranks' sizes does.
 func TrimToPeers(n int) Fault {
 	return func(p *train.Parts) {
 		onAllReduce(p, func(_ int, _ func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				return next(ctx, x.Range(0, min(n, x.Len())), op)
+				if x.Len() == n+1 {
+					x = x.Range(0, n)
+				}
+				return next(ctx, x, op)
 			}
 		})
 	}
