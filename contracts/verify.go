@@ -135,6 +135,11 @@ func (o *Options) environment(all []*planned) report.Environment {
 }
 
 func addConfig(e *report.Environment, cfg train.Config) {
+	p := cfg.Plan
+	p.MicroBatches = 0
+	if p.Validate(cfg.Model, cfg.Sequences) == nil && p.MicroBatches == cfg.Plan.MicroBatches {
+		cfg.Plan.MicroBatches = 0 // the default, written out by an earlier Validate
+	}
 	if s := cfg.Model.Name + ":" + cfg.Plan.String(); !slices.Contains(e.Plans, s) {
 		e.Plans = append(e.Plans, s)
 	}
