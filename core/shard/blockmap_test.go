@@ -60,6 +60,9 @@ func TestBlockMaps(t *testing.T) {
 	if got := blockMap(t)(shard.RoundRobin(2, 5)).IdleRanks(); !slices.Equal(got, []int{2, 3, 4}) {
 		t.Errorf("idle ranks %v", got)
 	}
+	if got := (shard.BlockMap{Blocks: []int{1}, Embed: 4, FinalNorm: 2, Head: 5, World: 7}).IdleRanks(); !slices.Equal(got, []int{0, 3, 6}) {
+		t.Errorf("idle ranks %v", got)
+	}
 	if got := roundRobin.IdleRanks(); got != nil {
 		t.Errorf("idle ranks %v", got)
 	}
@@ -115,8 +118,8 @@ func TestBalanced(t *testing.T) {
 			shard.BlockMap{Head: 0, Embed: 1, Blocks: []int{0, 0, 1}, FinalNorm: 1, World: 2}},
 		{"ties go to the lowest rank", shard.Sizes{Blocks: []uint64{1, 1, 1, 1}, Embed: 1, FinalNorm: 1, Head: 1}, 3,
 			shard.BlockMap{Embed: 0, Head: 1, Blocks: []int{2, 0, 1, 2}, FinalNorm: 0, World: 3}},
-		{"a tied head goes with the embedding", shard.Sizes{Blocks: []uint64{9, 1}, Embed: 5, FinalNorm: 1}, 2,
-			shard.BlockMap{Blocks: []int{0, 1}, Embed: 1, Head: 1, FinalNorm: 1, World: 2}},
+		{"a tied head goes with the embedding", shard.Sizes{Blocks: []uint64{9, 2}, Embed: 5, FinalNorm: 1}, 3,
+			shard.BlockMap{Blocks: []int{0, 2}, Embed: 1, Head: 1, FinalNorm: 2, World: 3}},
 		{"no blocks", shard.Sizes{Embed: 1}, 1, shard.BlockMap{World: 1}},
 	} {
 		got, err := shard.Balanced(x.sizes, x.world)

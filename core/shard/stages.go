@@ -72,8 +72,8 @@ func WeightedStages(c StageCosts, p int) ([]Range, error) {
 			if sum += cost[i-1]; sum > most {
 				break
 			}
-			if rest := table[left][i]; sum >= least && rest.ok && rest.least >= least {
-				hi = i
+			if rest := table[left][i]; rest.ok && rest.least >= least {
+				hi = i // some hi has sum >= least, so the last has
 			}
 		}
 		out = append(out, Range{lo, hi})
