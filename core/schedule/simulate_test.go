@@ -116,6 +116,24 @@ func TestSwappedSendAndReceive(t *testing.T) {
 	}
 }
 
+// A stage that waits for a cycle is not part of it.
+func TestDeadlockNamesTheCycle(t *testing.T) {
+	s := must(t)(OneF1B(4, 4))
+	swap(t, &s, 3, SendBackward, 0, 0, RecvForward, 1, 0)
+	_, err := Simulate(s, Costs{}, Rendezvous)
+	var d *Deadlock
+	if !errors.As(err, &d) || !d.Cycle {
+		t.Fatalf("error %v", err)
+	}
+	var stages []int
+	for _, w := range d.Waits {
+		stages = append(stages, w.Stage)
+	}
+	if !slices.Equal(stages, []int{2, 3}) {
+		t.Errorf("cycle of stages %v: %v", stages, err)
+	}
+}
+
 // Receives that are moved to the front are found: of a gradient as a deadlock
 // that no buffer cures, of inputs as a deadlock or by the activations held.
 func TestFrontLoadedReceive(t *testing.T) {
