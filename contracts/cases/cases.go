@@ -49,9 +49,15 @@ func On(cfg train.Config, p plan.Plan) train.Config {
 }
 
 // Single is the configuration on one rank, the control of every plan: with its
-// elements recorded where the model is small.
+// elements recorded where the model is small. Activations are those of a
+// micro-batch, so a control that records them keeps the cut.
 func Single(cfg train.Config) train.Config {
-	cfg.Plan = plan.Plan{DP: 1}
+	workers := cfg.Plan.Workers(cfg.Model)
+	single := plan.Plan{DP: 1}
+	if given := cfg.Plan.MicroBatches * max(1, cfg.Plan.DP); cfg.Evidence.Taps && given > workers {
+		single.MicroBatches = given / workers * single.Workers(cfg.Model)
+	}
+	cfg.Plan = single
 	cfg.Evidence.Capture = cfg.Model.Params() <= captured
 	return cfg
 }
@@ -86,3 +92,18 @@ func Plans(o contract.Options, otherwise ...string) ([]plan.Plan, error) {
 
 // Name is a case's name: the configuration's and the plan's.
 func Name(cfg train.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
+
+// Fit reports whether all plans of the options can run on a named configuration.
+func Fit(config string, o contract.Options) bool {
+	cfg, err := train.Preset(config)
+	if err != nil {
+		return false
+	}
+	plans, err := Plans(o)
+	for _, p := range plans {
+		if err == nil {
+			err = p.Validate(cfg.Model, cfg.Sequences)
+		}
+	}
+	return err == nil
+}

@@ -1,0 +1,131 @@
+package evidence
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Holding is a parameter, or the slice of it, that the plan gives to one rank.
+type Holding struct {
+	Rank  int
+	At    mesh.Coord
+	Param model.Param
+	Unit  string
+}
+
+// Held lists by parameter name who holds what of it, ranks ascending. The
+// gradient source of a tied head is listed under its own name. Empty slices are
+// left out.
+func (r *Run) Held() map[string][]Holding {
+	out := map[string][]Holding{}
+	for rank := range r.Header.World {
+		at := r.At(rank)
+		for _, part := range r.Config.Plan.Parts(r.Config.Model, at) {
+			l := model.NewLayout(r.Config.Model, part)
+			for _, p := range l.Params {
+				if p.Len() > 0 {
+					out[p.Name] = append(out[p.Name], Holding{rank, at, p, l.Units[p.Unit].Name})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// At is a rank's place on the axes of the plan.
+func (r *Run) At(rank int) mesh.Coord { return r.Config.Plan.Dims().Coord(rank) }
+
+// Copy is what ranks recorded of one slice of a tensor: one rank's copy, or,
+// where data-parallel ranks share it out, their shares together.
+type Copy struct {
+	Holding // of the lowest rank that has a share
+	Event   trace.Event
+}
+
+// Complete reports whether the copy covers the slice that the plan gives to the
+// rank.
+func (c Copy) Complete() bool { return c.Event.Count == int64(c.Param.Len()) }
+
+// Copies collects what the holders of one tensor recorded of it: What, step and
+// worker as in Digest.
+func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
+	var out []Copy
+	shares := map[mesh.Coord]int{} // place in out, by coordinates without DP
+	for _, h := range held {
+		e, ok := r.Digest(h.Rank, step, what, h.Param.Name, worker)
+		if !ok {
+			continue
+		}
+		at := h.At
+		at.DP = 0
+		i, shared := shares[at]
+		switch {
+		case e.Count == int64(h.Param.Len()):
+			out = append(out, Copy{h, e})
+		case shared:
+			out[i].Event = add(out[i].Event, e)
+		default:
+			shares[at] = len(out)
+			out = append(out, Copy{h, e})
+		}
+	}
+	return out
+}
+
+// BySlice groups copies of one tensor by the slice that they cover, in the order
+// of the slices.
+func BySlice(copies []Copy) [][]Copy {
+	sorted := slices.Clone(copies)
+	slices.SortStableFunc(sorted, func(a, b Copy) int {
+		return cmp.Or(cmp.Compare(a.Param.R.Lo, b.Param.R.Lo), cmp.Compare(a.Param.C.Lo, b.Param.C.Lo), cmp.Compare(a.Rank, b.Rank))
+	})
+	var out [][]Copy
+	for i, c := range sorted {
+		if i == 0 || c.Param.R != sorted[i-1].Param.R || c.Param.C != sorted[i-1].Param.C {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], c)
+	}
+	return out
+}
+
+// Whole adds up one copy of each slice, as BySlice groups them. It is complete
+// if its Count is that of the logical tensor.
+func Whole(groups [][]Copy) trace.Event {
+	var sum trace.Event
+	for _, g := range groups {
+		sum = add(sum, g[0].Event)
+	}
+	return sum
+}
+
+// SliceOf is the digest of the elements of a whole tensor that a holding covers;
+// ok is false unless whole has the elements themselves.
+func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
+	p := h.Param
+	if len(whole.Data) != p.Rows*p.Cols {
+		return trace.Event{}, false
+	}
+	var d kernels.Digest
+	p.Places(shard.Range{Hi: p.Len()}, func(local shard.Range, rows, cols int, at kernels.Place) {
+		for i := range rows {
+			for j := range cols {
+				index := at.First + uint64(i)*at.RowStride + uint64(j)
+				x := whole.Data[index]
+				a, b := kernels.Mix(at.ID, index, uint64(kernels.Bits(x)))
+				one := kernels.Digest{A: a, B: b}
+				if x-x != 0 {
+					one.NonFinite = 1
+				}
+				d.Add(one)
+			}
+		}
+	})
+	return trace.Event{Digest: &d, Count: int64(p.Len())}, true
+}

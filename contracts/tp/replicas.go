@@ -1,0 +1,65 @@
+package tp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// replicated is clause 5: parameters that every rank holds whole.
+func replicated(p *contract.Pass) {
+	c, ok := open(p)
+	if !ok {
+		return
+	}
+	whole := func(name string) bool { return !c.Split(name) }
+	c.Gradients(whole)
+	for step := -1; step < c.Test.Config.Steps; step++ {
+		c.State(step, whole)
+	}
+	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR, trace.Counter)
+}
+
+// isKV selects the parameters of keys and values.
+func isKV(name string) bool {
+	return strings.Contains(name, ".k_proj.") || strings.Contains(name, ".v_proj.")
+}
+
+// kvHeads is clause 6.
+func kvHeads(p *contract.Pass) {
+	m, ok := matched(p)
+	if !ok {
+		return
+	}
+	for _, t := range m.Test.Params {
+		if isKV(t.Name) {
+			copies(p, m.Comparison, t.Name)
+		}
+	}
+	m.compare(m.blocks(trace.Forward, "k", "v"))
+	m.Gradients(isKV)
+	for rank := range m.Test.Header.World {
+		newLedger(p, m.Test, rank).judge("kv", kvRanks(m.Test, rank))
+	}
+}
+
+// copies checks that each rank holds the heads of a KV parameter that its query
+// heads attend to, by the arithmetic of package shard: copies of one head where
+// there are fewer heads than ranks.
+func copies(p *contract.Pass, c *unsplit.Comparison, name string) {
+	m, size := c.Test.Config.Model, c.Test.Config.Plan.TP
+	p.Expect(c.Expected(trace.Weight, name))
+	for _, x := range c.Test.Copies(c.Held[name], -1, trace.Weight, 0) {
+		p.Saw(1)
+		heads := shard.TensorParallel{Rank: x.At.TP, Size: size, Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim}.KVHeadRange()
+		width := int64(x.Param.Rows*x.Param.Cols) / int64(m.KVHeads)
+		if want := int64(heads.Len()) * width; x.Event.Count != want {
+			p.Report(contract.Finding{Rank: x.Rank, Step: -1, Index: -1, Tensor: name, Got: fmt.Sprint(x.Event.Count), Want: fmt.Sprint(want),
+				Message: fmt.Sprintf("rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)})
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package tp
+
+import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// shards is clause 3.
+func shards(p *contract.Pass) {
+	c, ok := open(p)
+	if !ok {
+		return
+	}
+	for _, t := range c.Test.Params {
+		tiled(p, c, t.Name)
+	}
+	if vocabParallel(c.Test) {
+		vocabulary(p, c)
+	}
+	refusals(p, c.Test)
+	for step := -1; step < c.Test.Config.Steps; step++ {
+		c.State(step, nil)
+	}
+}
+
+// tiled checks that the plan's slices of a parameter are contiguous, disjoint
+// and cover it.
+func tiled(p *contract.Pass, c *unsplit.Comparison, name string) {
+	p.Expect(1)
+	p.Saw(1)
+	var parts []evidence.Copy
+	for _, h := range c.Held[name] {
+		parts = append(parts, evidence.Copy{Holding: h})
+	}
+	row, col := 0, 0 // where the next slice must begin
+	for _, g := range evidence.BySlice(parts) {
+		q := g[0].Param
+		if q.R.Lo > row || q.C.Lo > col || q.R.Lo != row && q.C.Lo != col {
+			row = -1
+			break
+		}
+		row, col = q.R.Hi, q.C.Hi
+	}
+	if len(parts) == 0 || row != parts[0].Param.Rows || col != parts[0].Param.Cols {
+		p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Tensor: name, Message: "the slices of the plan do not tile the parameter"})
+	}
+}
+
+// vocabulary checks that rows of the embedding are cut by the shard rule over
+// tensor groups.
+func vocabulary(p *contract.Pass, c *unsplit.Comparison) {
+	m := c.Test.Config.Model
+	per := m.Groups.Tensor / c.Test.Config.Plan.TP
+	for _, h := range c.Held[model.EmbedName] {
+		lo := shard.Part{Index: h.At.TP * per, Size: m.Groups.Tensor}.Of(m.Vocab).Lo
+		hi := shard.Part{Index: (h.At.TP+1)*per - 1, Size: m.Groups.Tensor}.Of(m.Vocab).Hi
+		want := int64(hi-lo) * int64(m.Hidden)
+		if c.Test.Config.Plan.Zero == 3 {
+			continue // a rank has a share of its slice; their sum is judged
+		}
+		p.Expect(1)
+		e, ok := c.Test.Digest(h.Rank, -1, trace.Weight, model.EmbedName, 0)
+		if !ok {
+			continue
+		}
+		p.Saw(1)
+		if e.Count != want {
+			p.Report(contract.Finding{Rank: h.Rank, Step: -1, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),
+				Message: fmt.Sprintf("rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)})
+		}
+	}
+}
+
+// refusals checks that sizes which cannot be cut are refused, and that an uneven
+// vocabulary is not.
+func refusals(p *contract.Pass, r *evidence.Run) {
+	g := r.Config.Model.Groups.Tensor
+	for _, bad := range []struct {
+		what   string
+		change func(*model.Config, *int)
+		fits   bool
+	}{
+		{"heads", func(c *model.Config, _ *int) { c.Heads, c.KVHeads = g+1, 1 }, false},
+		{"intermediate size", func(c *model.Config, _ *int) { c.Intermediate = g + 1 }, false},
+		{"KV heads", func(c *model.Config, _ *int) { c.Heads, c.KVHeads = 3*g, 3 }, false},
+		{"ranks", func(_ *model.Config, tp *int) { *tp = 3 }, false},
+		{"more ranks than groups", func(_ *model.Config, tp *int) { *tp = 2 * g }, false},
+		{"vocabulary", func(c *model.Config, _ *int) { c.Vocab = 8*g + 1 }, true},
+	} {
+		p.Expect(1)
+		c, plan := r.Config.Model, r.Config.Plan
+		bad.change(&c, &plan.TP)
+		err := c.Validate()
+		if err == nil {
+			err = plan.Validate(c, r.Config.Sequences)
+		}
+		p.Saw(1)
+		if (err == nil) != bad.fits {
+			p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Got: fmt.Sprint(err),
+				Message: fmt.Sprintf("sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)})
+		}
+	}
+}
