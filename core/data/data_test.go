@@ -331,7 +331,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Load(path)
-	if d := cmp.Diff(Text{"corpus.bin", want}, got); err != nil || d != "" {
+	if d := cmp.Diff(Text{path, want}, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
 }

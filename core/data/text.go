@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 )
 
 //go:embed text/default.txt
@@ -34,7 +33,7 @@ func (t Text) Hash() string {
 }
 
 // Load reads a regular, non-empty file of at most 1 GiB; the name of the text
-// is the last element of the path. Errors name the path and what it breaks.
+// is the path, so that a recorded run finds it again. Errors name the path and what it breaks.
 func Load(path string) (Text, error) {
 	fail := func(err error) (Text, error) { return Text{}, fmt.Errorf("training text %q: %w", path, err) }
 	// Stat first: opening a named pipe would wait for a writer.
@@ -64,5 +63,5 @@ func Load(path string) (Text, error) {
 	if len(b) == 0 || len(b) > maxText {
 		return fail(fmt.Errorf("changed to %d bytes while it was read", len(b)))
 	}
-	return Text{Name: filepath.Base(path), Bytes: b}, nil
+	return Text{Name: path, Bytes: b}, nil
 }
