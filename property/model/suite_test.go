@@ -1,0 +1,16 @@
+package model_test
+
+import (
+	"testing"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/lockstep-ml/lockstep/property/gen"
+)
+
+func TestModel(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	gen.Checks(t, "60")
+	ginkgo.RunSpecs(t, "core/model")
+}
