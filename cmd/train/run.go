@@ -19,11 +19,11 @@ import (
 
 // options are the flags.
 type options struct {
-	config, data, plan, optimizer, backend, history string
-	steps                                           int
-	lr, clip                                        float64
-	tied, fingerprint                               bool
-	seed                                            uint64
+	config, data, plan, optimizer, backend, history, format string
+	steps, sequences                                        int
+	lr, clip                                                float64
+	tied, fingerprint, dryRun                               bool
+	seed                                                    uint64
 }
 
 const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
@@ -37,7 +37,8 @@ with the same line.
 const examples = `  train --fingerprint
   train --plan dp=4,microbatches=2 --fingerprint
   train --config odd --optimizer sgd --steps 5 --history out/odd
-  train --data book.txt --lr 3e-4 --clip 1`
+  train --data book.txt --lr 3e-4 --clip 1
+  train --dry-run --config llama2-7b --plan dp=8,tp=8,pp=8,zero=3`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -64,7 +65,15 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.StringVar(&o.backend, "backend", "ref", "compute backend")
 	f.BoolVar(&o.fingerprint, "fingerprint", false, "end with the hash of weights, moments and loss")
 	f.StringVar(&o.history, "history", "", "record what verify --history judges, in the empty directory `DIR`")
+	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
+	f.StringVar(&o.format, "format", "text", "of a dry run: text or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.dryRun {
+			c, err := o.dry(cmd.Flags(), stdout)
+			*code = c
+			return err
+		}
 		c, err := o.execute(cmd.Context(), cmd.Flags(), stdout, stderr)
 		*code = c
 		return err
@@ -77,14 +86,8 @@ func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, err
 	fail := func(err error) (train.Config, train.Text, error) {
 		return train.Config{}, train.Text{}, cli.AsUsage(err)
 	}
-	c, err := cli.Preset(o.config)
+	c, err := o.planned(flags)
 	if err != nil {
-		return fail(err)
-	}
-	if c.Plan, err = plan.Parse(o.plan); err != nil {
-		return fail(err)
-	}
-	if err := o.override(flags, &c); err != nil {
 		return fail(err)
 	}
 	text, err := cli.Text(o.data)
@@ -98,6 +101,18 @@ func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, err
 	}
 	_, err = c.Set(text)
 	return c, text, cli.AsUsage(err)
+}
+
+// planned is the preset on the plan with the given flags over it, not validated.
+func (o *options) planned(flags *pflag.FlagSet) (train.Config, error) {
+	c, err := cli.Preset(o.config)
+	if err != nil {
+		return c, err
+	}
+	if c.Plan, err = plan.Parse(o.plan); err != nil {
+		return c, err
+	}
+	return c, o.override(flags, &c)
 }
 
 // override puts the flags that were given into c; the others keep the preset.
@@ -117,6 +132,12 @@ func (o *options) override(flags *pflag.FlagSet, c *train.Config) error {
 			return fmt.Errorf("lr=%v: must be greater than 0", o.lr)
 		}
 		c.Optimizer.LR = o.lr
+	}
+	if flags.Changed("sequences") {
+		if o.sequences < 1 {
+			return fmt.Errorf("sequences=%d: must be at least 1", o.sequences)
+		}
+		c.Sequences = o.sequences
 	}
 	if flags.Changed("clip") {
 		c.Optimizer.Clip = o.clip

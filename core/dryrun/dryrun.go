@@ -1,0 +1,265 @@
+// Package dryrun says what a plan would do without doing it: who holds which
+// layers and shards, the pipeline schedule, the memory of every rank and the
+// bytes that move, from sizes alone. Nothing is allocated and nothing computed,
+// so plans of thousands of ranks take seconds; tests hold every figure against
+// what real runs allocate and send, to the byte.
+//
+//	r, err := dryrun.New(cfg)       // a train.Config with its plan
+//	err = r.Text(os.Stdout)         // or JSON: the Report marshals as it is
+//
+// Bytes are of float32 elements. What a checking run records beyond training
+// (copies of weights, exchanged digests) is not counted.
+package dryrun
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// elementBytes is the size of an element.
+const elementBytes = 4
+
+// Report is what one optimizer step of a plan costs.
+type Report struct {
+	Model      string `json:"model"`
+	Plan       string `json:"plan"`
+	Parameters int64  `json:"parameters"` // logical elements, a tied head once
+	World      int    `json:"world"`
+	// Exact reports whether the plan gives the bits of the single worker.
+	Exact   bool `json:"exact"`
+	Workers int  `json:"workers"` // logical workers that the sum over data is a tree of
+	// MicroBatches counts per data-parallel rank and step; each has at most
+	// SequencesPerMicroBatch of the step's Sequences, TokensPerSequence each.
+	MicroBatches           int `json:"microbatches"`
+	Sequences              int `json:"sequences"`
+	SequencesPerMicroBatch int `json:"sequences_per_microbatch"`
+	TokensPerSequence      int `json:"tokens_per_sequence"`
+
+	Stages   []Stage   `json:"stages"`
+	Schedule *Schedule `json:"schedule,omitempty"` // nil without pipeline
+	Ranks    []Ranks   `json:"ranks"`              // kinds of ranks, by their lowest rank
+	Memory   Spread    `json:"memory"`             // Memory.Total over ranks
+	State    Spread    `json:"state"`              // Memory.State over ranks
+	Traffic  []Traffic `json:"traffic"`            // by group, operation and purpose
+}
+
+// Spread is how evenly bytes are spread over all ranks.
+type Spread struct {
+	Least int64 `json:"least"`
+	Most  int64 `json:"most"`
+	// MaxOverMean is the true imbalance, 1 where all ranks have equal bytes.
+	MaxOverMean float64 `json:"max_over_mean"`
+}
+
+// Ranks are the ranks of a stage that hold and send equal amounts.
+type Ranks struct {
+	Stage  int              `json:"stage"`
+	IDs    []int            `json:"ids"` // world ranks, ascending
+	Memory Memory           `json:"memory"`
+	Sent   map[string]int64 `json:"sent,omitempty"` // bytes per step by group: dp, tp, kv, pp
+}
+
+// Traffic is the operations of one kind in a step, over all groups and ranks.
+type Traffic struct {
+	Group string `json:"group"` // dp, tp, kv or pp
+	Op    string `json:"op"`
+	What  string `json:"what"`
+	// Times counts an operation once for all ranks of its group.
+	Times int64 `json:"times"`
+	// Bytes is what all ranks together send.
+	Bytes int64 `json:"bytes"`
+}
+
+// maxBytes bounds what the sizes may lead to, far from the end of int64.
+const maxBytes = float64(1 << 56)
+
+// MaxLayers bounds the layers of a model that a dry run walks through.
+const MaxLayers = 1 << 16
+
+// New reports on a configuration, which it validates. A model whose figures no
+// 64-bit integer holds is refused.
+func New(cfg train.Config) (*Report, error) {
+	if err := checkSizes(cfg.Model, cfg.Sequences); err != nil {
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	opt, err := optim.New(cfg.Optimizer)
+	if err != nil {
+		return nil, err
+	}
+	p := cfg.Plan
+	r := &Report{Model: cfg.Model.Name, Plan: p.String(), Parameters: cfg.Model.Params(), World: p.World(), Exact: p.Exact(cfg.Model),
+		Workers: p.Workers(cfg.Model), MicroBatches: p.MicroBatches, Sequences: cfg.Sequences,
+		SequencesPerMicroBatch: parallel.MaxSequences(p, cfg.Model, cfg.Sequences), TokensPerSequence: cfg.Model.SeqLen}
+	b := &builder{cfg: cfg, dims: p.Dims(), moments: len(opt.Moments()), seqs: r.SequencesPerMicroBatch, report: r,
+		traffic: map[trafficKey]*Traffic{}, kinds: map[string]int{}}
+	return r, b.build()
+}
+
+// checkSizes refuses models whose layout or bytes do not fit. The estimate is in
+// floating point because integers are what it protects.
+func checkSizes(c model.Config, sequences int) error {
+	if c.Layers > MaxLayers {
+		return fmt.Errorf("model %s: layers=%d: a dry run takes at most %d", c.Name, c.Layers, MaxLayers)
+	}
+	f := func(n int) float64 { return float64(max(1, n)) }
+	widths := f(c.Heads)*f(c.HeadDim) + f(c.KVHeads)*f(c.HeadDim) + f(c.Intermediate) + f(c.Hidden)
+	weights := float64(f(c.Hidden)*(f(c.Vocab)+float64(f(c.Layers)*widths))) * 4
+	tokens := float64(f(max(16, sequences)) * f(c.SeqLen))
+	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*(4*widths+float64(f(c.Heads)*f(c.SeqLen))))))
+	if total := float64(64 * elementBytes * (weights + acts)); !(total < maxBytes) {
+		return fmt.Errorf("model %s: about %.2g bytes: a dry run counts up to %.2g", c.Name, total, maxBytes)
+	}
+	return nil
+}
+
+// builder collects the report.
+type builder struct {
+	cfg     train.Config
+	dims    mesh.Dims
+	moments int
+	seqs    int // capacity of a micro-batch
+	report  *Report
+	traffic map[trafficKey]*Traffic
+	kinds   map[string]int // index in report.Ranks
+	total   []int64        // by rank
+	state   []int64
+}
+
+func (b *builder) build() error {
+	live, err := b.schedule()
+	if err != nil {
+		return err
+	}
+	b.total, b.state = make([]int64, b.dims.World()), make([]int64, b.dims.World())
+	for pp := range b.dims.PP {
+		for tp := range b.dims.TP {
+			chunks, err := b.chunks(pp, tp, live)
+			if err != nil {
+				return err
+			}
+			if tp == 0 {
+				b.report.Stages = append(b.report.Stages, b.stage(pp, chunks))
+			}
+			for dp := range b.dims.DP {
+				b.rank(mesh.Coord{DP: dp, PP: pp, TP: tp}, chunks)
+			}
+		}
+	}
+	for _, k := range b.report.Ranks {
+		slices.Sort(k.IDs)
+	}
+	slices.SortFunc(b.report.Ranks, func(x, y Ranks) int { return x.IDs[0] - y.IDs[0] })
+	b.report.Memory, b.report.State = spread(b.total), spread(b.state)
+	b.report.Traffic = b.sortedTraffic()
+	return nil
+}
+
+// chunk is one model part with what does not depend on the data-parallel rank.
+type chunk struct {
+	layout model.Layout
+	segs   []parallel.Segment
+	passes passes
+	acts   int // elements of one micro-batch's activations
+	fixed  int // elements of tables and scratch
+	live   held
+}
+
+// chunks lays out the parts of a stage's tensor-parallel rank.
+func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
+	var out []chunk
+	for v, part := range b.cfg.Plan.Parts(b.cfg.Model, mesh.Coord{PP: pp, TP: tp}) {
+		c := chunk{layout: model.NewLayout(b.cfg.Model, part), live: live[pp][v]}
+		var err error
+		if c.segs, err = parallel.Segments(b.cfg.Plan, b.cfg.Model, &c.layout); err != nil {
+			return nil, err
+		}
+		c.acts, c.fixed = model.Sizes(b.cfg.Model, part, b.seqs)
+		c.passes = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.unitGradients())
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// rank adds one rank to the report.
+func (b *builder) rank(at mesh.Coord, chunks []chunk) {
+	id := b.dims.Rank(at)
+	m := b.memory(at.DP, chunks)
+	b.total[id], b.state[id] = m.Total, m.State
+	sent := b.send(at, chunks)
+	key := fmt.Sprint(at.PP, m, sent) // fmt prints maps in the order of their keys
+	i, known := b.kinds[key]
+	if !known {
+		i = len(b.report.Ranks)
+		b.kinds[key] = i
+		b.report.Ranks = append(b.report.Ranks, Ranks{Stage: at.PP, Memory: m, Sent: sent})
+	}
+	b.report.Ranks[i].IDs = append(b.report.Ranks[i].IDs, id)
+}
+
+func spread(bytes []int64) Spread {
+	s := Spread{Least: bytes[0], MaxOverMean: 1}
+	sum := 0.0
+	for _, x := range bytes {
+		s.Least, s.Most = min(s.Least, x), max(s.Most, x)
+		sum += float64(x)
+	}
+	if sum > 0 {
+		s.MaxOverMean = float64(s.Most) * float64(len(bytes)) / sum
+	}
+	return s
+}
+
+// groupOrder is the order of groups in tables.
+func groupOrder() []string { return []string{"dp", "tp", "kv", "pp"} }
+
+func (b *builder) sortedTraffic() []Traffic {
+	rank := func(k trafficKey) int { return slices.Index(groupOrder(), k.group)<<20 + k.order }
+	keys := slices.SortedFunc(maps.Keys(b.traffic), func(x, y trafficKey) int { return rank(x) - rank(y) })
+	out := make([]Traffic, len(keys))
+	for i, k := range keys {
+		out[i] = *b.traffic[k]
+	}
+	return out
+}
+
+// operation is one collective or message, as a rank calls it.
+type operation struct {
+	group, op, what string
+	count           int // elements, as in comm.Record
+	times           int64
+	part            shard.Part // the rank's place in the group
+}
+
+// trafficKey joins operations of one kind; order is where they stand in a table.
+type trafficKey struct {
+	group string
+	order int
+}
+
+// add counts the operation for one rank and returns the bytes that it sends.
+func (b *builder) add(order int, o operation) int64 {
+	k := trafficKey{o.group, order}
+	t := b.traffic[k]
+	if t == nil {
+		t = &Traffic{Group: o.group, Op: o.op, What: o.what}
+		b.traffic[k] = t
+	}
+	bytes := o.times * comm.ShareBytes(o.op, int64(o.count), o.part)
+	if o.part.Index == 0 {
+		t.Times += o.times
+	}
+	t.Bytes += bytes
+	return bytes
+}

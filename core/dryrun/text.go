@@ -1,0 +1,169 @@
+package dryrun
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// maxBounds is the number of ranks up to which bounds are printed one by one.
+const maxBounds = 8
+
+// Text prints the report for people.
+func (r *Report) Text(w io.Writer) error {
+	var b strings.Builder
+	promise := "another answer than the single worker's: dp does not divide the logical workers, or comm is not tree"
+	if r.Exact {
+		promise = "the bits of the single worker"
+	}
+	fmt.Fprintf(&b, "%s, %d parameters, plan %s on %d ranks\n", r.Model, r.Parameters, r.Plan, r.World)
+	fmt.Fprintf(&b, "%d logical workers, %s\n", r.Workers, promise)
+	fmt.Fprintf(&b, "%d sequences of %d tokens a step; per data-parallel rank %d micro-batches of at most %d sequences\n",
+		r.Sequences, r.TokensPerSequence, r.MicroBatches, r.SequencesPerMicroBatch)
+	r.stages(&b)
+	r.schedule(&b)
+	r.memory(&b)
+	r.traffic(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table aligns the rows that f writes, cells ended by tabs, numbers to the right.
+func table(b *strings.Builder, f func(w io.Writer)) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	f(w)
+	w.Flush() // a strings.Builder never fails
+}
+
+func (r *Report) stages(b *strings.Builder) {
+	b.WriteString("\nStages and sharding units (elements of tensor-parallel rank 0)\n")
+	for i, s := range r.Stages {
+		var layers []string
+		for _, l := range s.Layers {
+			layers = append(layers, fmt.Sprintf("%d to %d", l[0], l[1]-1))
+		}
+		fmt.Fprintf(b, "stage %d: layers %s", i, strings.Join(layers, ", "))
+		if s.First {
+			b.WriteString(", embedding")
+		}
+		if s.Last {
+			b.WriteString(", final norm and head")
+		}
+		fmt.Fprintf(b, "; %d multiply-adds per token forward\n", s.Work)
+		for _, lines := range alike(s.Units) {
+			fmt.Fprintf(b, "  %s\n", lines)
+		}
+	}
+}
+
+// alike describes units, runs of equally cut ones in one line.
+func alike(units []Unit) []string {
+	var out []string
+	for i := 0; i < len(units); {
+		j := i + 1
+		for j < len(units) && units[j].Elements == units[i].Elements && slices.Equal(units[j].Bounds, units[i].Bounds) {
+			j++
+		}
+		name := units[i].Name
+		if j > i+1 {
+			name += " to " + units[j-1].Name + ", each"
+		}
+		out = append(out, name+": "+units[i].cut())
+		i = j
+	}
+	return out
+}
+
+func (u *Unit) cut() string {
+	s := fmt.Sprintf("%d elements", u.Elements)
+	if u.Gradient {
+		s += " of gradient"
+	}
+	n := len(u.Bounds) - 1
+	switch {
+	case n < 0:
+		return s + " on every rank"
+	case u.owner() >= 0:
+		return fmt.Sprintf("%s, owner %d", s, u.owner())
+	case n <= maxBounds:
+		return fmt.Sprintf("%s, bounds %v", s, u.Bounds)
+	}
+	most, least := u.Bounds[1]-u.Bounds[0], u.Bounds[n]-u.Bounds[n-1]
+	return fmt.Sprintf("%s, %d shards of %d to %d", s, n, least, most)
+}
+
+// owner is the rank that has all elements, where others have none; else -1.
+func (u *Unit) owner() int {
+	if len(u.Bounds) <= 2 || u.Elements == 0 {
+		return -1
+	}
+	for i := range len(u.Bounds) - 1 {
+		if u.Bounds[i+1]-u.Bounds[i] == u.Elements {
+			return i
+		}
+	}
+	return -1
+}
+
+func (r *Report) schedule(b *strings.Builder) {
+	s := r.Schedule
+	if s == nil {
+		return
+	}
+	relation := "formula"
+	if !s.FormulaExact {
+		relation = "at least"
+	}
+	fmt.Fprintf(b, "\nSchedule %s, %d chunks per stage\n", s.Name, s.Chunks)
+	fmt.Fprintf(b, "idle share %.4f with equal stages (%s %.4f), %.4f with the stages' work\n", s.IdleShare, relation, s.Formula, s.Weighted)
+	fmt.Fprintf(b, "work of the busiest stage over the mean %.4f (best possible %.4f)\n", s.WorkMaxOverMean, s.BestMaxOverMean)
+	fmt.Fprintf(b, "most micro-batches with activations by stage %v (bound %v)\n", s.PeakLive, s.PeakFormula)
+	for _, w := range s.Warnings {
+		b.WriteString(w + "\n")
+	}
+	b.WriteString(s.Drawing)
+}
+
+func (r *Report) memory(b *strings.Builder) {
+	b.WriteString("\nBytes per rank\n")
+	table(b, func(w io.Writer) {
+		fmt.Fprintln(w, "stage\tranks\tfirst\tweights\tgradients\tmoments\tfull grad\tgathered\tstate\tlive\tactivations\twork\ttotal\tsent per step\t")
+		for _, k := range r.Ranks {
+			m, sent := &k.Memory, int64(0)
+			for _, n := range k.Sent {
+				sent += n
+			}
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.Stage, len(k.IDs), k.IDs[0], m.Weights, m.Gradients, m.Moments,
+				m.FullGradient, m.Gathered, m.State, m.Live, m.Activations, m.Work, m.Total, sent)
+		}
+	})
+	for _, s := range []struct {
+		what string
+		Spread
+	}{{"state", r.State}, {"total", r.Memory}} {
+		fmt.Fprintf(b, "%s: from %d to %d, most over mean %.4f\n", s.what, s.Least, s.Most, s.MaxOverMean)
+	}
+}
+
+func (r *Report) traffic(b *strings.Builder) {
+	b.WriteString("\nCommunication per step, all ranks together\n")
+	if len(r.Traffic) == 0 {
+		b.WriteString("none\n")
+		return
+	}
+	table(b, func(w io.Writer) {
+		fmt.Fprintln(w, "group\toperation\twhat\ttimes\tbytes\t")
+		sums := map[string]int64{}
+		for _, t := range r.Traffic {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t\n", t.Group, t.Op, t.What, t.Times, t.Bytes)
+			sums[t.Group] += t.Bytes
+		}
+		for _, g := range groupOrder() {
+			if n, ok := sums[g]; ok {
+				fmt.Fprintf(w, "%s\tall\t\t\t%d\t\n", g, n)
+			}
+		}
+	})
+}
