@@ -26,7 +26,7 @@ func memoryItems(seed uint64) []item {
 	}
 	add("name", 1, func(b kernels.Backend) error {
 		if b.Name() == "" {
-			return errors.New("Name is empty")
+			return errors.New("the name is empty")
 		}
 		return nil
 	})
@@ -62,7 +62,7 @@ func allocZeroed(b kernels.Backend, n int) error {
 			return err
 		}
 		if buf.Len() != n {
-			return fmt.Errorf("Len is %d, want %d", buf.Len(), n)
+			return fmt.Errorf("a buffer of %d elements, want %d", buf.Len(), n)
 		}
 		x := slices.Repeat([]float32{7}, n)
 		if err := b.Read(x, kernels.Flat(buf)); err != nil {
