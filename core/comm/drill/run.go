@@ -12,14 +12,16 @@ import (
 // Run drills the ranks that this process hosts; comms holds their ends of the
 // world, be gives their backends by world rank. The records come rank after
 // rank, each rank's as Plan lists them. A rank stops at its first error, which
-// its last record holds.
+// its last record holds, and closes its end so that no peer waits for it.
 func Run(ctx context.Context, comms []comm.Communicator, be func(rank int) kernels.Backend, seed uint64, level int) []Record {
 	each := make([][]Record, len(comms))
 	var wait sync.WaitGroup
 	for i, c := range comms {
 		wait.Go(func() {
 			r := &runner{ctx: ctx, be: be(c.Ranks()[c.Rank()])}
-			r.world(c, seed, level)
+			if !r.world(c, seed, level) {
+				c.Close()
+			}
 			each[i] = r.records
 		})
 	}
@@ -34,20 +36,21 @@ type runner struct {
 	records []Record
 }
 
-// world runs the plan on c and its splits.
-func (r *runner) world(c comm.Communicator, seed uint64, level int) {
+// world runs the plan on c and its splits, until an operation fails.
+func (r *runner) world(c comm.Communicator, seed uint64, level int) bool {
 	world := c.Ranks()
 	rank := world[c.Rank()]
 	for it := range Iterations(level) {
 		if !r.group(c, steps(world, rank, seed, it, level)) {
-			return
+			return false
 		}
 		for _, cut := range cuts() {
 			if !r.cut(c, cut, rank, seed, it, level) {
-				return
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // cut splits c and runs the steps of the new group.
