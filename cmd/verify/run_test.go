@@ -311,22 +311,6 @@ func TestOneMissingRankIsInconclusiveByName(t *testing.T) {
 	}
 }
 
-func TestSoakCountsRepetitions(t *testing.T) {
-	code, stdout, stderr := call(t.Context(), small("--level", "3", "--duration", "1s", "--format", "json")...)
-	if code != cli.OK {
-		t.Fatalf("exit %d, stderr %q", code, stderr)
-	}
-	validate(t, stdout)
-	var r report.Report
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(stdout, `"held"`, "0")), &r); err != nil {
-		t.Fatal(err)
-	}
-	cl := r.Contracts[0].Clauses[0]
-	if n := r.Environment.Repetitions; n < 2 || cl.Saw%n != 0 || cl.Expected%n != 0 {
-		t.Errorf("%d repetitions, evidence %d of %d", n, cl.Saw, cl.Expected)
-	}
-}
-
 func TestTimeoutCannotRun(t *testing.T) {
 	code, stdout, stderr := call(t.Context(), small("--timeout", "1ns")...)
 	if code != cli.CannotRun || stdout != "" || !strings.Contains(stderr, "--timeout 1ns has passed") {

@@ -95,21 +95,24 @@ func (o *options) judged(ctx context.Context, cs []*contract.Contract, opts cont
 	case o.selfTest:
 		return contracts.SelfTest(ctx, cs, opts)
 	case o.duration > 0:
-		return soak(ctx, cs, opts, o.duration)
+		return soak(o.duration, time.Now, func(n int) (*report.Report, error) {
+			if n > 0 {
+				opts.Histories = "" // those of the first repetition are kept
+			}
+			return contracts.Verify(ctx, cs, opts)
+		})
 	}
 	return contracts.Verify(ctx, cs, opts)
 }
 
-// soak repeats the verification until d has passed or something is not as it
-// should be; a repetition that has begun is finished.
-func soak(ctx context.Context, cs []*contract.Contract, opts contracts.Options, d time.Duration) (*report.Report, error) {
-	begun := time.Now()
-	sum, err := contracts.Verify(ctx, cs, opts)
-	for err == nil && sum.Verdict == contract.Held && time.Since(begun) < d {
-		// Histories of the first repetition are kept; equal ones need no space.
-		opts.Histories = ""
+// soak repeats a verification until d has passed or something is not as it
+// should be; a repetition that has begun is finished. once makes repetition n.
+func soak(d time.Duration, now func() time.Time, once func(n int) (*report.Report, error)) (*report.Report, error) {
+	begun := now()
+	sum, err := once(0)
+	for n := 1; err == nil && sum.Verdict == contract.Held && now().Sub(begun) < d; n++ {
 		var r *report.Report
-		if r, err = contracts.Verify(ctx, cs, opts); r != nil {
+		if r, err = once(n); r != nil {
 			sum.Add(r)
 		}
 	}
