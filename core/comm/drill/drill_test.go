@@ -185,6 +185,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"peer outside": func(r *drill.Record) { r.Peer = -1 },
 		"no group":     func(r *drill.Record) { r.Group = nil },
 		"count":        func(r *drill.Record) { r.Count = -1 },
+		"long":         func(r *drill.Record) { r.Count = 1 << 40 },
 		"input":        func(r *drill.Record) { r.Input = "" },
 		"reduction":    func(r *drill.Record) { r.Reduction = "min" },
 		"bounds":       func(r *drill.Record) { r.Op, r.Bounds = comm.OpAllGather, []int{0, 4, 3} },

@@ -15,6 +15,9 @@ import (
 // ones.
 var impossible = kernels.Digest{NonFinite: math.MaxUint64}
 
+// maxCount bounds the work that a record from a file can ask for.
+const maxCount = 1 << 24
+
 // Expect is the digest of the right result of a record's operation, computed
 // from its other fields. A record that describes no possible operation gets a
 // digest that no result has.
@@ -65,8 +68,8 @@ func (r Record) check() error {
 	switch {
 	case !slices.Contains(r.Group, r.Rank):
 		return fmt.Errorf("rank %d is not in group %v", r.Rank, r.Group)
-	case r.Count < 0:
-		return fmt.Errorf("count %d: must not be negative", r.Count)
+	case r.Count < 0 || r.Count > maxCount:
+		return fmt.Errorf("count %d: must lie in [0,%d]", r.Count, maxCount)
 	case r.Input != Integer && r.Input != Order:
 		return fmt.Errorf("input %q: want %s or %s", r.Input, Integer, Order)
 	case r.Reduction != kernels.Sum.String() && r.Reduction != kernels.Max.String():
