@@ -1,0 +1,178 @@
+package zero
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// mapped is clause 7: block maps assign every block one owner, report the true
+// imbalance, and a run under a map is the full step.
+func mapped(p *contract.Pass) {
+	r, ok := read(p, contract.Test)
+	if !ok {
+		return
+	}
+	for _, x := range firsts(r) {
+		for _, kind := range []string{plan.ShardRoundRobin, plan.ShardContiguous, plan.ShardBalanced} {
+			p.Expect(1)
+			if err := x.checkMap(kind); err != nil {
+				p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Message: fmt.Sprintf("block map %s over %d ranks: %v", kind, len(x.group), err)})
+			}
+			p.Saw(1)
+		}
+	}
+	if byElements(r.Config.Plan) {
+		return
+	}
+	held := holdings(r)
+	for _, x := range firsts(r) {
+		for step := -1; step < r.Config.Steps; step++ {
+			x.checkOwners(p, r, held, step)
+		}
+		x.checkBalance(p, r)
+	}
+	test, control, ok := pair(p)
+	if !ok {
+		return
+	}
+	for step := range test.Config.Steps {
+		state(p, test, control, step)
+	}
+}
+
+// checkMap recomputes what a map says of the part.
+func (x *part) checkMap(kind string) error {
+	s := sizes(&x.layout)
+	m, err := blockMap(kind, s, len(x.group))
+	if err != nil {
+		return err
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	loads, blocks := make([]uint64, len(x.group)), 0
+	for rank := range loads {
+		mine, err := m.BlocksOf(rank)
+		if err != nil {
+			return err
+		}
+		for _, b := range mine {
+			if owner, err := m.Owner(b); err != nil || owner != rank {
+				return fmt.Errorf("block %d is rank %d's, its owner is %d (%v)", b, rank, owner, err)
+			}
+			loads[rank] += s.Blocks[b]
+			blocks++
+		}
+	}
+	if blocks != len(s.Blocks) {
+		return fmt.Errorf("%d blocks have owners, not %d", blocks, len(s.Blocks))
+	}
+	loads[m.Embed] += s.Embed
+	loads[m.FinalNorm] += s.FinalNorm
+	loads[m.Head] += s.Head
+	b, err := m.Balance(s)
+	if err != nil {
+		return err
+	}
+	if want := imbalance(loads); !slices.Equal(b.Loads, loads) || math.Abs(b.MaxOverMean-want) > 1e-12*want {
+		return fmt.Errorf("loads %v with imbalance %v are reported as %v with %v", loads, want, b.Loads, b.MaxOverMean)
+	}
+	return nil
+}
+
+// imbalance is the largest load over the mean.
+func imbalance(loads []uint64) float64 {
+	sum := uint64(0)
+	for _, l := range loads {
+		sum += l
+	}
+	return float64(slices.Max(loads)) * float64(len(loads)) / float64(sum)
+}
+
+// checkOwners judges who holds the optimizer state of each parameter.
+func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, step int) {
+	for i := range x.cuts {
+		c := &x.cuts[i]
+		want := x.group[slices.IndexFunc(x.group, func(rank int) bool { return !c.own(slices.Index(x.group, rank)).Empty() })]
+		for _, what := range r.Moments() {
+			p.Expect(1)
+			var who []int
+			for _, rank := range x.group {
+				if len(ranges(held, x, c, rank, step, what)) > 0 {
+					who = append(who, rank)
+				}
+			}
+			// Nobody is a finding only where others show that moments were recorded.
+			if len(who) == 0 && !x.recorded(r, held, step, what) {
+				continue
+			}
+			p.Saw(1)
+			if len(who) != 1 || who[0] != want {
+				p.Report(contract.Finding{Rank: want, Step: step, Tensor: c.name, Index: -1, Got: fmt.Sprint(who), Want: fmt.Sprint([]int{want}),
+					Message: fmt.Sprintf("ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want)})
+			}
+		}
+	}
+}
+
+// recorded reports whether every rank of the group that owns something recorded
+// some of the moments.
+func (x *part) recorded(r *evidence.Run, held map[holding][]shard.Range, step int, what string) bool {
+	for place, rank := range x.group {
+		owns, has := false, false
+		for i := range x.cuts {
+			c := &x.cuts[i]
+			owns = owns || !c.own(place).Empty()
+			has = has || len(ranges(held, x, c, rank, step, what)) > 0
+		}
+		if owns && !has {
+			return false
+		}
+	}
+	return len(r.Missing()) == 0
+}
+
+// checkBalance compares the imbalance that the map reports with the one that the
+// allocated moments have. A rank with several model parts allocates for all of
+// them, so only ranks with one are compared.
+func (x *part) checkBalance(p *contract.Pass, r *evidence.Run) {
+	if r.Config.Plan.Shard == plan.ShardTensors || len(partsOf(r, x.rank)) > 1 {
+		return
+	}
+	m, err := blockMap(r.Config.Plan.Shard, sizes(&x.layout), len(x.group))
+	if err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	b, err := m.Balance(sizes(&x.layout))
+	if err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	for step := range r.Config.Steps {
+		p.Expect(1)
+		loads := make([]uint64, 0, len(x.group))
+		for _, rank := range x.group {
+			for e := range r.Events(rank, trace.KindMemory) {
+				if e.Step == step && e.What == "moments" {
+					loads = append(loads, uint64(e.Count))
+				}
+			}
+		}
+		if len(loads) != len(x.group) {
+			continue
+		}
+		p.Saw(1)
+		if got := imbalance(loads); !(math.Abs(got-b.MaxOverMean) <= 1e-12*got) {
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(b.MaxOverMean),
+				Message: fmt.Sprintf("ranks %v hold %v bytes of moments: the largest is %v of the mean, the map reports %v", x.group, loads, got, b.MaxOverMean)})
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package zero
+
+import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// usage is live bytes of one purpose: when a step ends, and the most within it.
+type usage struct{ end, peak uint64 }
+
+// living is clause 5: live bytes stay at the stage's formula.
+func living(p *contract.Pass) {
+	r, ok := read(p, contract.Test)
+	if !ok {
+		return
+	}
+	for rank := range r.Header.World {
+		want, err := memory(r, rank)
+		if err != nil {
+			p.Doubt("%v", err)
+			return
+		}
+		p.Expect(r.Config.Steps * len(want))
+		for e := range r.Events(rank, trace.KindMemory) {
+			w, known := want[e.What]
+			if !known {
+				continue
+			}
+			p.Saw(1)
+			bytes(p, e, "when the step ends", e.Count, w.end)
+			bytes(p, e, "at the most within the step", e.Bytes, w.peak)
+		}
+	}
+}
+
+func bytes(p *contract.Pass, e trace.Event, when string, got int64, want uint64) {
+	if uint64(got) != want {
+		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
+			Message: fmt.Sprintf("rank %d holds %d bytes of %s %s, the formula gives %d", e.Rank, got, e.What, when, want)})
+	}
+}
+
+// memory is what the formulas give for a rank: the shards of all its model parts
+// at rest, and one part at a time in a pass.
+func memory(r *evidence.Run, rank int) (map[string]usage, error) {
+	var weights, grads, moments, state usage
+	var gathered, full, passing uint64
+	for _, x := range partsOf(r, rank) {
+		m, err := x.zero.Memory(x.place)
+		if err != nil {
+			return nil, err
+		}
+		weights.end += m.Weights
+		grads.end += m.Gradients
+		moments.end += m.Moments
+		if x.zero.MicroBatches > 1 { // the full gradient stays
+			grads.end += m.FullGradient
+			m.Passing -= m.FullGradient
+			m.FullGradient = 0
+		}
+		gathered, full, passing = max(gathered, m.Gathered), max(full, m.FullGradient), max(passing, m.Passing)
+	}
+	weights.peak, grads.peak, moments.peak = weights.end+gathered, grads.end+full, moments.end
+	state.end = weights.end + grads.end + moments.end
+	state.peak = state.end + passing
+	return map[string]usage{"weights": weights, "grads": grads, "moments": moments, "state": state}, nil
+}

@@ -1,0 +1,165 @@
+package zero
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// resting is clause 4: where weights are between and during passes.
+func resting(p *contract.Pass) {
+	r, ok := read(p, contract.Test)
+	if !ok {
+		return
+	}
+	for rank := range r.Header.World {
+		parts := partsOf(r, rank)
+		if r.Config.Plan.Zero == 3 {
+			follow(p, r, rank, parts)
+			continue
+		}
+		for _, x := range parts {
+			x.whole(p, r)
+		}
+		for e := range r.Events(rank, trace.KindGather) {
+			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1,
+				Message: fmt.Sprintf("rank %d recorded the %s of unit %s: in stage %d weights stay whole", rank, e.What, e.Unit, r.Config.Plan.Zero)})
+		}
+	}
+}
+
+// whole checks that a rank holds all its weights after every step.
+func (x *part) whole(p *contract.Pass, r *evidence.Run) {
+	for _, q := range x.params() {
+		for step := -1; step < r.Config.Steps; step++ {
+			p.Expect(1)
+			e, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
+			if !ok {
+				continue
+			}
+			p.Saw(1)
+			if e.Count != int64(q.Len()) {
+				p.Report(contract.Finding{Rank: x.rank, Step: step, Tensor: q.Name, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(q.Len()),
+					Message: fmt.Sprintf("rank %d holds %d elements of a weight: in stage %d weights stay whole", x.rank, e.Count, r.Config.Plan.Zero)})
+			}
+		}
+	}
+}
+
+// follower walks through a rank's events of stage 3.
+type follower struct {
+	p        *contract.Pass
+	run      *evidence.Run
+	rank     int
+	versions map[version]trace.Event
+	alias    map[string]string // unit of a tied head to the unit whose weights it reads
+	open     map[string]bool   // gathered units; true once a pass has used them
+}
+
+// follow checks that every pass of a rank finds its unit gathered and leaves it
+// to be released, and that nothing is gathered when the step ends.
+func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
+	f := &follower{p: p, run: r, rank: rank, versions: map[version]trace.Event{}, alias: map[string]string{}, open: map[string]bool{}}
+	for _, x := range parts {
+		p.Expect(r.Config.Steps * x.passes(r))
+		maps.Copy(f.versions, x.versions(r))
+		if x.layout.Part.First {
+			f.alias[model.HeadUnit] = model.EmbedUnit
+		}
+	}
+	p.Expect(r.Config.Steps) // ends of steps
+	for _, e := range r.Ranks[rank] {
+		switch e.Kind {
+		case trace.KindGather:
+			f.gather(e)
+		case trace.KindPhase:
+			f.phase(e)
+		case trace.KindMemory:
+			if e.What == "weights" {
+				f.end(e, parts)
+			}
+		}
+	}
+}
+
+func (f *follower) report(e trace.Event, format string, args ...any) {
+	f.p.Report(contract.Finding{Rank: f.rank, Step: e.Step, Tensor: e.Unit, Index: -1,
+		Message: fmt.Sprintf("micro-batch %d on rank %d: unit %s ", e.Micro, f.rank, e.Unit) + fmt.Sprintf(format, args...)})
+}
+
+func (f *follower) gather(e trace.Event) {
+	_, open := f.open[e.Unit]
+	switch e.What {
+	case "gather":
+		if open {
+			f.report(e, "is gathered again: it was not released")
+		}
+		f.open[e.Unit] = false
+	case "use":
+		if !open {
+			f.report(e, "is used without a gather")
+		}
+		f.open[e.Unit] = true
+		f.compare(e, "a pass finds")
+	case "release":
+		if !open {
+			f.report(e, "is released without a gather")
+		}
+		f.compare(e, "a pass leaves")
+		delete(f.open, e.Unit)
+	}
+}
+
+// compare holds a unit's contents against the weights after the last step.
+func (f *follower) compare(e trace.Event, who string) {
+	want, ok := f.versions[version{e.Unit, e.Step - 1}]
+	if !ok || e.Digest == nil || evidence.Same(e, want) {
+		return
+	}
+	for step := e.Step - 2; step >= -1; step-- {
+		if old, ok := f.versions[version{e.Unit, step}]; ok && evidence.Same(e, old) {
+			f.report(e, "has the weights after step %d when %s it, not those after step %d", step, who, e.Step-1)
+			return
+		}
+	}
+	f.report(e, "does not have the weights after step %d when %s it", e.Step-1, who)
+}
+
+// phase is a pass that is done with a unit.
+func (f *follower) phase(e trace.Event) {
+	unit := e.Unit
+	if a, ok := f.alias[unit]; ok {
+		unit = a
+	}
+	used, open := f.open[unit]
+	f.p.Saw(1)
+	if !open || !used {
+		f.report(e, "went through a %s pass without being gathered for it", e.What)
+	}
+}
+
+// end is the end of a step: only the shards remain.
+func (f *follower) end(e trace.Event, parts []*part) {
+	f.p.Saw(1)
+	for _, unit := range slices.Sorted(maps.Keys(f.open)) {
+		f.report(trace.Event{Step: e.Step, Unit: unit}, "is still gathered when the step ends")
+	}
+	want := uint64(0)
+	for _, x := range parts {
+		m, err := x.zero.Memory(x.place)
+		if err != nil {
+			f.p.Doubt("%v", err)
+			return
+		}
+		want += m.Weights
+	}
+	if uint64(e.Count) != want {
+		f.p.Report(contract.Finding{Rank: f.rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),
+			Message: fmt.Sprintf("rank %d holds %d bytes of weights at rest, its shard has %d", f.rank, e.Count, want)})
+	}
+}

@@ -1,0 +1,158 @@
+package zero
+
+import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// full is clause 2: the sharded step is that of unsharded data parallelism.
+func full(p *contract.Pass) {
+	test, control, ok := pair(p)
+	if !ok {
+		return
+	}
+	for step := range test.Config.Steps {
+		for w := range test.Workers {
+			if test.Busy(w) {
+				workers(p, test, control, step, w)
+			}
+		}
+		state(p, test, control, step)
+		for rank := range test.Header.World {
+			scalars(p, test, control, step, rank)
+		}
+	}
+}
+
+// pair reads the test run and its control: the same task on the same mesh,
+// unsharded.
+func pair(p *contract.Pass) (test, control *evidence.Run, ok bool) {
+	test, ok = read(p, contract.Test)
+	if !ok {
+		return nil, nil, false
+	}
+	control, ok = evidence.Read(p, contract.Control)
+	if !ok {
+		return nil, nil, false
+	}
+	if err := evidence.SameTask(test, control); err != nil {
+		p.Doubt("%v", err)
+		return nil, nil, false
+	}
+	if c := control.Config.Plan; c.Zero != 0 || c.Dims() != test.Config.Plan.Dims() || control.Workers != test.Workers {
+		p.Doubt("the control's plan is %s: want that of %s without sharding", c, test.Config.Plan)
+		return nil, nil, false
+	}
+	return test, control, true
+}
+
+// workers compares one logical worker's gradients before any sum over workers:
+// a difference here is of the computation, not of the sharding.
+func workers(p *contract.Pass, test, control *evidence.Run, step, w int) {
+	for _, t := range test.Sources {
+		p.Expect(1)
+		got, ok := total(test, everyone(test), step, trace.WorkerGrad, t.Name, w)
+		want, has := total(control, everyone(control), step, trace.WorkerGrad, t.Name, w)
+		if !ok || !has {
+			continue
+		}
+		p.Saw(1)
+		if !evidence.Same(got, want) {
+			p.Report(test.Fill(contract.Finding{Rank: got.Rank, Step: step, Tensor: t.Name,
+				Message: fmt.Sprintf("the gradient of logical worker %d, before any reduction, is not the unsharded run's", w)}, got, want))
+		}
+	}
+}
+
+// state compares gradients, weights and moments: the shards of all ranks added
+// up with the control's copy.
+func state(p *contract.Pass, test, control *evidence.Run, step int) {
+	for _, what := range append([]string{trace.Grad}, test.State()...) {
+		for _, t := range test.Params {
+			p.Expect(1)
+			got, ok := test.Logical(step, what, t.Name, 0)
+			want, has := control.Logical(step, what, t.Name, 0)
+			if !ok || !has {
+				continue
+			}
+			p.Saw(1)
+			if !evidence.Same(got, want) {
+				p.Report(test.Fill(contract.Finding{Rank: soleHolder(test, step, what, t.Name), Step: step, Tensor: t.Name,
+					Message: fmt.Sprintf("%s, its shards added up, is not the unsharded run's", what)}, got, want))
+			}
+		}
+	}
+}
+
+// soleHolder is the rank that alone holds a tensor, -1 where several share it.
+func soleHolder(r *evidence.Run, step int, what, tensor string) int {
+	who := -1
+	for rank := range r.Header.World {
+		if e, ok := r.Digest(rank, step, what, tensor, 0); ok && e.Once {
+			if who >= 0 {
+				return -1
+			}
+			who = rank
+		}
+	}
+	return who
+}
+
+// scalars compares what a rank believes with what the same rank believes
+// unsharded.
+func scalars(p *contract.Pass, test, control *evidence.Run, step, rank int) {
+	for _, what := range []string{trace.Loss, trace.Norm, trace.Coef, trace.LR, trace.Counter} {
+		if what == trace.Loss && !lastStage(test, rank) {
+			continue
+		}
+		p.Expect(1)
+		got, ok := test.Scalar(rank, step, what)
+		want, has := control.Scalar(rank, step, what)
+		if !ok || !has {
+			continue
+		}
+		p.Saw(1)
+		if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
+			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
+				Message: fmt.Sprintf("%s of rank %d is not the unsharded run's", what, rank)})
+		}
+	}
+}
+
+// lastStage reports whether a rank has the loss.
+func lastStage(r *evidence.Run, rank int) bool {
+	var at mesh.Coord = r.Config.Plan.Dims().Coord(rank)
+	return at.PP == r.Config.Plan.Dims().PP-1
+}
+
+func everyone(r *evidence.Run) []int {
+	out := make([]int, r.Header.World)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// total adds up what the given ranks recorded of a tensor, replicas included;
+// the event has the first of these ranks.
+func total(r *evidence.Run, ranks []int, step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
+	for _, rank := range ranks {
+		e, has := r.Digest(rank, step, what, tensor, worker)
+		if !has {
+			continue
+		}
+		if !ok {
+			sum, ok = e, true
+			d := *e.Digest
+			sum.Digest, sum.Data = &d, nil
+			continue
+		}
+		sum.Digest.Add(*e.Digest)
+		sum.Count += e.Count
+	}
+	return sum, ok
+}
