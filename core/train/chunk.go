@@ -20,7 +20,6 @@ type chunk struct {
 	r     *rank
 	model *model.Model
 	ev    parallel.Evidence
-	queue *comm.Queue
 	prev  []kernels.Tensor // weights of the pieces before a step, where changes are recorded
 	free  []*model.Acts    // activations of no micro-batch
 	held  map[int]*model.Acts
@@ -34,8 +33,8 @@ type place struct {
 	unit        string
 }
 
-// newChunk builds the chunk's model, state and queue.
-func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
+// newChunk builds the chunk's model and state.
+func (r *rank) newChunk(part model.Part) (*chunk, error) {
 	c := &chunk{r: r, held: map[int]*model.Acts{}}
 	var err error
 	if c.model, err = model.New(r.be, r.cfg.Model, part, r.seqs); err != nil {
@@ -46,11 +45,9 @@ func (r *rank) newChunk(ctx context.Context, part model.Part) (*chunk, error) {
 	if r.cfg.Evidence.Taps {
 		c.model.Tap = c.tap
 	}
-	c.queue = comm.NewQueue(ctx)
 	c.Updater, err = parallel.New(parallel.Setup{Model: c.model, Plan: r.cfg.Plan, DP: r.dp, Overlap: r.overlap, Meter: &r.meter,
-		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: c.queue, Cut: r.cut()})
+		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: r.queue, Cut: r.cut()})
 	if err != nil {
-		c.queue.Close() // nobody else will
 		return nil, err
 	}
 	if r.parts.Updater != nil {

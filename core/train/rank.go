@@ -38,10 +38,11 @@ type rank struct {
 	source  Source
 	opt     optim.Optimizer
 	meter   parallel.Meter
-	chunks  []*chunk // in the order of the layers
-	seqs    int      // capacity of a micro-batch
-	counter int      // optimizer steps taken
-	first   int      // first step of this run: 0, or where a checkpoint goes on
+	queue   *comm.Queue // of overlap: one for all chunks, as a communicator has one operation at a time
+	chunks  []*chunk    // in the order of the layers
+	seqs    int         // capacity of a micro-batch
+	counter int         // optimizer steps taken
+	first   int         // first step of this run: 0, or where a checkpoint goes on
 	losses  []float64
 	told    Progress // what progress says of the step's update
 }
@@ -78,8 +79,8 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 }
 
 func (r *rank) close() {
-	for _, c := range r.chunks {
-		c.queue.Close()
+	if r.queue != nil {
+		r.queue.Close()
 	}
 }
 
@@ -96,9 +97,10 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		return err
 	}
 	r.meter.Backend = r.be
+	r.queue = comm.NewQueue(ctx)
 	r.seqs = parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
 	for _, part := range cfg.Plan.Parts(cfg.Model, r.mesh.At) {
-		c, err := r.newChunk(ctx, part)
+		c, err := r.newChunk(part)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,16 @@
+package tensorparallel_test
+
+import (
+	"testing"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/lockstep-ml/lockstep/property/gen"
+)
+
+func TestTensorParallel(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	gen.Checks(t, "100")
+	ginkgo.RunSpecs(t, "tensor parallelism")
+}
