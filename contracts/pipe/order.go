@@ -1,0 +1,236 @@
+package pipe
+
+import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// actions reads back what a stage did in each step: passes from phases, in which
+// consecutive units of one pass are one action, and transfers from messages.
+func actions(r *evidence.Run, rank int) [][]schedule.Action {
+	stage, plan := r.At(rank).PP, r.Config.Plan
+	units := chunks(r, stage)
+	out := make([][]schedule.Action, r.Config.Steps)
+	for _, e := range r.Ranks[rank] {
+		if e.Step < 0 || e.Step >= len(out) {
+			continue
+		}
+		list := &out[e.Step]
+		switch e.Kind {
+		case trace.KindPhase:
+			a := schedule.Action{Kind: schedule.Forward, Micro: e.Micro, Chunk: units[e.Unit], Peer: -1}
+			if e.What == trace.Backward {
+				a.Kind = schedule.Backward
+			}
+			if n := len(*list); n == 0 || (*list)[n-1] != a {
+				*list = append(*list, a)
+			}
+		case trace.KindMessage:
+			*list = append(*list, transfer(e, plan.PP))
+		}
+	}
+	return out
+}
+
+// transfer is the action behind a message of a stage among p. The message names
+// its boundary by the virtual stage before it.
+func transfer(e trace.Event, p int) schedule.Action {
+	near, far := int(e.Seq)/p, int(e.Seq+1)/p // chunks on the two sides
+	a := schedule.Action{Micro: e.Micro, Peer: e.Peer}
+	switch {
+	case e.Op == comm.OpSend && e.What == trace.Forward:
+		a.Kind, a.Chunk = schedule.SendForward, near
+	case e.Op == comm.OpSend:
+		a.Kind, a.Chunk = schedule.SendBackward, far
+	case e.What == trace.Forward:
+		a.Kind, a.Chunk = schedule.RecvForward, far
+	default:
+		a.Kind, a.Chunk = schedule.RecvBackward, near
+	}
+	return a
+}
+
+// planned is the plan's schedule.
+func planned(p *contract.Pass, r *evidence.Run) (s schedule.Schedule, ok bool) {
+	s, err := train.Schedule(r.Config.Plan, r.Config.Plan.MicroBatches)
+	if err != nil {
+		p.Doubt("%v", err)
+	}
+	return s, err == nil
+}
+
+// asRun is a pipeline's schedule as it was run in one step; ok is false where a
+// stage recorded fewer actions than the plan has.
+func asRun(lists [][][]schedule.Action, plan schedule.Schedule, step int) (s schedule.Schedule, ok bool) {
+	s = schedule.Schedule{Name: plan.Name, Chunks: plan.Chunks, Micros: plan.Micros}
+	for stage := range lists {
+		s.Stages = append(s.Stages, lists[stage][step])
+		if len(lists[stage][step]) < len(plan.Stages[stage]) {
+			return s, false
+		}
+	}
+	return s, true
+}
+
+// lists reads the actions of a pipeline's stages.
+func lists(r *evidence.Run, ranks []int) (out [][][]schedule.Action) {
+	for _, rank := range ranks {
+		out = append(out, actions(r, rank))
+	}
+	return out
+}
+
+// scheduled is clause 5.
+func scheduled(p *contract.Pass) {
+	c, ok := open(p)
+	if !ok {
+		return
+	}
+	plan, ok := planned(p, c.Test)
+	if !ok {
+		return
+	}
+	bound, ok := liveBound(p, plan)
+	if !ok {
+		return
+	}
+	for _, ranks := range pipelines(c.Test) {
+		ran := lists(c.Test, ranks)
+		for step := range c.Test.Config.Steps {
+			for stage, rank := range ranks {
+				follows(p, rank, step, ran[stage][step], plan.Stages[stage])
+			}
+			sound(p, ranks[0], step, ran, plan)
+		}
+		for stage, rank := range ranks {
+			live(p, c.Test, rank, bound[stage], plan)
+		}
+	}
+}
+
+// follows checks that a stage's actions are the plan's, in its order. What the
+// record lacks is missing evidence; what it has beside or before the plan's is
+// not.
+func follows(p *contract.Pass, rank, step int, got, want []schedule.Action) {
+	p.Expect(len(want))
+	next := 0
+	for i, a := range got {
+		at := next
+		for at < len(want) && want[at] != a {
+			at++
+		}
+		if at == len(want) {
+			should := "nothing more"
+			if next < len(want) {
+				should = want[next].String()
+			}
+			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: a.String(), Want: should,
+				Message: fmt.Sprintf("action %d of rank %d is %v; by the plan's schedule it is %s", i, rank, a, should)})
+			return
+		}
+		next = at + 1
+		p.Saw(1)
+	}
+}
+
+// sound checks the schedule as it was run: dependencies, and that it ends
+// although every send waits for its receiver.
+func sound(p *contract.Pass, first, step int, ran [][][]schedule.Action, plan schedule.Schedule) {
+	p.Expect(1)
+	s, ok := asRun(ran, plan, step)
+	if !ok {
+		return
+	}
+	p.Saw(1)
+	err := schedule.Check(s)
+	if err == nil {
+		_, err = schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+	}
+	if err != nil {
+		p.Report(contract.Finding{Rank: first, Step: step, Index: -1,
+			Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran is wrong: %v", first, err)})
+	}
+}
+
+// liveBound is the most micro-batches whose activations a stage may hold: the
+// formula of the schedule, and for interleaved ones what the simulation finds.
+func liveBound(p *contract.Pass, plan schedule.Schedule) ([]int, bool) {
+	if plan.Chunks == 1 {
+		return plan.Figures().PeakLive, true
+	}
+	r, err := schedule.Simulate(plan, schedule.Costs{}, schedule.Rendezvous)
+	if err != nil {
+		p.Doubt("%v", err)
+	}
+	return r.PeakLive, err == nil
+}
+
+// live judges the activations that a stage held.
+func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Schedule) {
+	p.Expect(r.Config.Steps * plan.Micros * plan.Chunks)
+	for e := range r.Events(rank, trace.KindLive) {
+		p.Saw(1)
+		if e.Count > int64(bound) {
+			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprintf("at most %d", bound),
+				Message: fmt.Sprintf("stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)})
+		}
+	}
+}
+
+// idle is clause 6.
+func idle(p *contract.Pass) {
+	c, ok := open(p)
+	if !ok {
+		return
+	}
+	plan, ok := planned(p, c.Test)
+	if !ok {
+		return
+	}
+	want, ok := slots(p, plan)
+	if !ok {
+		return
+	}
+	for _, ranks := range pipelines(c.Test) {
+		ran := lists(c.Test, ranks)
+		for step := range c.Test.Config.Steps {
+			p.Expect(1)
+			s, complete := asRun(ran, plan, step)
+			if !complete {
+				continue
+			}
+			p.Saw(1)
+			r, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+			if err != nil || r.Finish != want {
+				f := plan.Figures()
+				p.Report(contract.Finding{Rank: ranks[0], Step: step, Index: -1, Got: fmt.Sprint(r.Finish), Want: fmt.Sprint(want),
+					Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)",
+						ranks[0], r.Finish, r.IdleShare(), want, f.IdleShare, f.Overhead, err)})
+			}
+		}
+	}
+}
+
+// slots is how long the plan's schedule takes in unit slots: 2(V*M+P-1), by
+// which P stages, busy for 2*V*M each, idle (P-1)/(V*M+P-1) of the time; where
+// the formula is a lower bound, what the simulation finds.
+func slots(p *contract.Pass, plan schedule.Schedule) (int64, bool) {
+	formula := 2 * int64(plan.Chunks*plan.Micros+len(plan.Stages)-1)
+	if plan.Figures().Exact {
+		return formula, true
+	}
+	r, err := schedule.Simulate(plan, schedule.Costs{}, schedule.Rendezvous)
+	if err == nil && r.Finish < formula {
+		err = fmt.Errorf("the plan's schedule takes %d slots, fewer than are possible: %d", r.Finish, formula)
+	}
+	if err != nil {
+		p.Doubt("%v", err)
+	}
+	return r.Finish, err == nil
+}

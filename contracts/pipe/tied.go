@@ -1,0 +1,139 @@
+package pipe
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// The two exchanges between the stages that share the embedding.
+const (
+	tiedGradient = "tied gradient" // last stage to first
+	tiedWeight   = "tied weight"   // first stage to last
+)
+
+// tied is clause 7.
+func tied(p *contract.Pass) {
+	c, ok := open(p)
+	if !ok {
+		return
+	}
+	moved := exchanges(c.Test)
+	if !c.Test.Config.Model.Tied {
+		untied(p, c.Test, moved)
+		return
+	}
+	shares := func(name string) bool { return name == model.EmbedName || name == model.HeadName }
+	c.Gradients(shares)
+	for step := -1; step < c.Test.Config.Steps; step++ {
+		equalCopies(p, c, step)
+		if step < 0 {
+			continue
+		}
+		for _, ranks := range pipelines(c.Test) {
+			first, last := ranks[0], ranks[len(ranks)-1]
+			exchanged(p, c.Test, moved, step, tiedGradient, last, first)
+			exchanged(p, c.Test, moved, step, tiedWeight, first, last)
+		}
+	}
+}
+
+// exchange is one side of an exchange in a step.
+type exchange struct {
+	step, rank int
+	label, op  string
+}
+
+// exchanges counts the elements that each side moved, message by message.
+func exchanges(r *evidence.Run) map[exchange][]int64 {
+	out := map[exchange][]int64{}
+	for e := range r.All {
+		if e.Kind == trace.KindComm && e.Group == "pp" && (e.Unit == tiedGradient || e.Unit == tiedWeight) && e.Text == "" {
+			k := exchange{e.Step, e.Rank, e.Unit, e.Op}
+			out[k] = append(out[k], e.Count)
+		}
+	}
+	return out
+}
+
+// ended reports whether a rank finished a step and recorded transfers in it: an
+// exchange that is not among them did not happen.
+func ended(r *evidence.Run, rank, step int) bool {
+	_, ok := r.Scalar(rank, step, trace.Counter)
+	return ok && slices.ContainsFunc(r.Ranks[rank], func(e trace.Event) bool {
+		return e.Kind == trace.KindComm && e.Group == "pp" && e.Step == step
+	})
+}
+
+// exchanged checks one exchange: once, and of the whole slice; where
+// data-parallel ranks share the gradient out, what one side sends the other
+// receives.
+func exchanged(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64, step int, label string, from, to int) {
+	sent, received := moved[exchange{step, from, label, comm.OpSend}], moved[exchange{step, to, label, comm.OpRecv}]
+	want := int64(slice(r, from))
+	for _, side := range []struct {
+		rank int
+		got  []int64
+	}{{from, sent}, {to, received}} {
+		p.Expect(1)
+		if !ended(r, side.rank, step) {
+			continue
+		}
+		p.Saw(1)
+		whole := r.Config.Plan.Zero == 0
+		if whole && !slices.Equal(side.got, []int64{want}) || !whole && !slices.Equal(side.got, sent) && ended(r, from, step) {
+			p.Report(contract.Finding{Rank: side.rank, Step: step, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(side.got), Want: fmt.Sprint([]int64{want}),
+				Message: fmt.Sprintf("%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, side.rank, side.got, want)})
+		}
+	}
+}
+
+// slice is the number of elements of the embedding at a rank's tensor-parallel
+// place.
+func slice(r *evidence.Run, rank int) int {
+	at := r.At(rank)
+	at.PP = 0
+	l := model.NewLayout(r.Config.Model, r.Config.Plan.Parts(r.Config.Model, at)[0])
+	return l.Params[0].Len()
+}
+
+// equalCopies compares the last stage's copy of the embedding with the first's,
+// whose digests have one identity.
+func equalCopies(p *contract.Pass, c *unsplit.Comparison, step int) {
+	heads := c.Test.Copies(c.Held[model.HeadName], step, trace.Weight, 0)
+	p.Expect(c.Expected(trace.Weight, model.HeadName))
+	for _, e := range c.Test.Copies(c.Held[model.EmbedName], step, trace.Weight, 0) {
+		for _, h := range heads {
+			if h.At.TP != e.At.TP || h.At.DP != e.At.DP {
+				continue
+			}
+			p.Saw(1)
+			if !evidence.Same(h.Event, e.Event) {
+				f := contract.Finding{Rank: h.Rank, Step: step, Tensor: model.HeadName,
+					Message: fmt.Sprintf("the head on rank %d is not the embedding on rank %d that it is tied to", h.Rank, e.Rank)}
+				p.Report(c.Test.Fill(f, h.Event, e.Event))
+			}
+		}
+	}
+}
+
+// untied checks that nothing is exchanged where nothing is shared.
+func untied(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64) {
+	for rank := range r.Header.World {
+		for step := range r.Config.Steps {
+			p.Expect(1)
+			if ended(r, rank, step) {
+				p.Saw(1)
+			}
+		}
+	}
+	for k := range moved {
+		p.Report(contract.Finding{Rank: k.rank, Step: k.step, Index: -1, Message: fmt.Sprintf("rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)})
+	}
+}
