@@ -1,0 +1,107 @@
+package products_test
+
+import (
+	"os"
+
+	. "github.com/onsi/ginkgo/v2"
+	"pgregory.net/rapid"
+
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/null"
+	"github.com/lockstep-ml/lockstep/property/gen"
+)
+
+// all is every axis of a plan.
+func all() gen.Axes { return gen.Axes{Data: true, Tensor: true, Pipeline: true} }
+
+var _ = Describe("A product of data, tensor and pipeline parallelism",
+	Label("C-DDP-001", "C-ZERO-001", "C-TP-001", "C-PIPE-001", "C-DET-001"), func() {
+		It("gives the bits of one worker, or of plain data parallelism where its size does not divide the groups", func() {
+			gen.Check("one-answer", func(t *rapid.T) {
+				c := gen.Training(t, rapid.IntRange(1, 5))
+				text := gen.Text(t, c)
+				p := gen.Plan(t, c, all())
+				control := gen.Control(c, p)
+				gen.Same(t, p, gen.Answer(t, c, text, p), control, gen.Answer(t, c, text, control))
+			})
+		})
+
+		It("gives the bits of an uninterrupted run after a checkpoint under any other", func() {
+			gen.Check("resume", func(t *rapid.T) {
+				c := gen.Training(t, rapid.IntRange(1, 4))
+				c.Steps = 3
+				text := gen.Text(t, c)
+				before, after := gen.Plan(t, c, all()), gen.Plan(t, c, all())
+				for !before.Exact(c.Model) || !after.Exact(c.Model) {
+					before.DP, before.MicroBatches, after.DP, after.MicroBatches = 1, 0, 1, 0
+				}
+				want := gen.Answer(t, c, text, gen.Control(c, after))
+				half := c
+				half.Steps = rapid.IntRange(1, 2).Draw(t, "steps before the checkpoint")
+				dir, err := os.MkdirTemp("", "checkpoint")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer os.RemoveAll(dir)
+				gen.Run(t, half, text, before, train.Parts{Checkpoints: train.Checkpoints{Dir: dir}})
+				ck, err := checkpoint.Open(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer ck.Close()
+				out := gen.Run(t, c, text, after, train.Parts{Checkpoints: train.Checkpoints{Resume: ck}})
+				gen.Same(t, after, gen.AnswerOf(t, c, out), gen.Control(c, after), want)
+			})
+		})
+
+		It("allocates and sends what its dry run says", func() {
+			gen.Check("dry-run", func(t *rapid.T) {
+				c := gen.Training(t, rapid.IntRange(1, 6))
+				c.Evidence.Digests = false
+				text := gen.Text(t, c)
+				c.Plan = gen.Plan(t, c, all())
+				r, err := dryrun.New(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				backends := make([]*null.Backend, c.Plan.World())
+				out := gen.Run(t, c, text, c.Plan, train.Parts{Backend: func(rank int) (kernels.Backend, error) {
+					backends[rank] = null.New()
+					return backends[rank], nil
+				}})
+				for _, k := range r.Ranks {
+					for _, id := range k.IDs {
+						checkRank(t, c, k, id, out.History.Ranks[id], backends[id].Counts().Peak)
+					}
+				}
+			})
+		})
+	})
+
+// checkRank compares a rank's second step with the dry run's figures.
+func checkRank(t *rapid.T, c train.Config, want dryrun.Ranks, id int, events []trace.Event, allocated int64) {
+	if allocated != want.Memory.Total {
+		t.Fatalf("%s: rank %d allocates %d bytes, the dry run says %d", c.Plan, id, allocated, want.Memory.Total)
+	}
+	var sent, said int64
+	for _, n := range want.Sent {
+		said += n
+	}
+	for _, e := range events {
+		switch {
+		case e.Step != 1:
+		case e.Kind == trace.KindComm && e.Op != comm.OpRecv:
+			sent += e.Bytes
+		case e.Kind == trace.KindMemory && e.What == "state" && e.Bytes != want.Memory.State:
+			t.Fatalf("%s: rank %d has at most %d bytes of state, the dry run says %d", c.Plan, id, e.Bytes, want.Memory.State)
+		}
+	}
+	if sent != said {
+		t.Fatalf("%s: rank %d sends %d bytes, the dry run says %d", c.Plan, id, sent, said)
+	}
+}
