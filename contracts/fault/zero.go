@@ -45,8 +45,8 @@ func RemainderLast() Fault {
 	})
 }
 
-// SecondOwner makes one rank believe that a segment with one owner is its own
-// too; it still receives what the true owner broadcasts.
+// SecondOwner makes one rank believe that a segment is its own and not owner's;
+// it still receives what the true owner broadcasts.
 func SecondOwner(segment string, rank, owner int) Fault {
 	return All(
 		Cut(func(r int, segs []parallel.Segment) {
@@ -67,7 +67,7 @@ func SecondOwner(segment string, rank, owner int) Fault {
 					return c
 				}
 				return &hooked{Communicator: c, broadcast: func(ctx context.Context, x kernels.Tensor, root int) error {
-					if root == rank {
+					if l := comm.LabelOf(ctx); l.Tensor == segment && l.Step >= 0 {
 						root = owner
 					}
 					return c.Broadcast(ctx, x, root)

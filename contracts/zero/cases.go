@@ -40,7 +40,7 @@ func fixtures(level int) []fixture {
 		{config: "nano", steps: 8, plans: []string{
 			"dp=2,zero=1", "dp=4,zero=1", "dp=8,zero=1", "dp=2,zero=2", "dp=4,zero=2", "dp=8,zero=2", "dp=2,zero=3", "dp=4,zero=3", "dp=8,zero=3",
 			"dp=8,zero=2,microbatches=2", "dp=8,zero=3,microbatches=2", "dp=4,zero=3,microbatches=4",
-			"dp=3,zero=1", "dp=3,zero=2", "dp=3,zero=3", "dp=5,zero=2,microbatches=3", "dp=4,zero=2,comm=ring", "dp=3,zero=3,comm=star",
+			"dp=3,zero=1", "dp=3,zero=2", "dp=3,zero=3", "dp=5,zero=2,microbatches=3",
 			"dp=8,zero=1,shard=round-robin", "dp=4,zero=1,shard=contiguous", "dp=4,zero=1,shard=balanced", "dp=8,zero=3,shard=tensors",
 			"dp=2,tp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,zero=2", "dp=2,tp=2,pp=2,zero=3", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2",
 		}},
@@ -48,7 +48,7 @@ func fixtures(level int) []fixture {
 			"dp=2,zero=1", "dp=4,zero=1", "dp=2,zero=2", "dp=4,zero=2", "dp=2,zero=3", "dp=4,zero=3", "dp=4,zero=3,microbatches=2",
 			"dp=3,zero=1", "dp=3,zero=2", "dp=3,zero=3", "dp=5,zero=3", "dp=13,zero=3",
 			"dp=4,zero=1,shard=round-robin", "dp=4,zero=1,shard=contiguous", "dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors",
-			"dp=2,tp=2,pp=2,zero=1,shard=balanced", "dp=2,tp=2,pp=2,zero=3,shard=tensors", "dp=2,tp=4,zero=2,vocab=parallel", "dp=2,pp=4,zero=3",
+			"dp=2,tp=2,pp=2,zero=1,shard=balanced", "dp=2,tp=2,pp=2,zero=3,shard=tensors", "dp=2,tp=4,zero=2,vocab=parallel", "dp=2,pp=4,zero=3", "dp=2,pp=2,zero=2,microbatches=4",
 		}},
 		{config: "odd", steps: 8, sgd: true, plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3"}},
 	}

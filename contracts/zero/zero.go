@@ -6,6 +6,7 @@ package zero
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Contract is C-ZERO-001.
@@ -17,6 +18,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Judges:    func(p plan.Plan) bool { return p.Zero > 0 },
 		Mutants:   mutants(),
 	}
 }

@@ -1,23 +1,111 @@
 package zero_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/zero"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
+// The cases hold, mutants are caught, and what is taken away from the evidence
+// of a case leaves clauses without a verdict. Runs are shared.
 func TestOnRuns(t *testing.T) {
 	var r contracttest.Runner
 	c := zero.Contract()
-	for _, cs := range c.Cases(contracttest.Options()) {
+	all := c.Cases(contracttest.Options())
+	for _, cs := range all {
 		t.Run(cs.Name, func(t *testing.T) {
 			r.Held(t, c, []contract.Case{cs})
 		})
 	}
+	for _, x := range losses() {
+		t.Run("without "+x.name, func(t *testing.T) {
+			i := slices.IndexFunc(all, func(cs contract.Case) bool { return cs.Name == x.on })
+			e, err := r.Evidence(t, all[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			inconclusive(t, c, contracttest.Without(e, contract.Test, x.lost), x.clauses)
+		})
+	}
 	r.Mutants(t, c)
+}
+
+// inconclusive fails where one of the clauses has a verdict.
+func inconclusive(t *testing.T, c *contract.Contract, e contract.Evidence, clauses []string) {
+	t.Helper()
+	for _, res := range contract.Judge(c, []contract.Evidence{e}) {
+		if slices.Contains(clauses, res.Clause.ID[len("C-ZERO-001."):]) && res.Verdict() != contract.Inconclusive {
+			t.Errorf("%s is %s: saw %d of %d", res.Clause.ID, res.Verdict(), res.Saw, res.Expected)
+			contracttest.Log(t, res)
+		}
+	}
+}
+
+// loss is evidence that a run fails to give, and the clauses that need it.
+type loss struct {
+	name, on string
+	lost     func(trace.Event) bool
+	clauses  []string
+}
+
+func losses() []loss {
+	kind := func(k trace.Kind) func(trace.Event) bool { return func(e trace.Event) bool { return e.Kind == k } }
+	digest := func(what string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindDigest && e.What == what }
+	}
+	const two, three, blocks = "odd dp=4,zero=2", "odd dp=4,zero=3", "odd dp=4,zero=1,shard=balanced"
+	return []loss{
+		{"digests", three, kind(trace.KindDigest), []string{"1", "2", "3"}},
+		{"weights at rest", three, digest(trace.Weight), []string{"1", "2", "3"}},
+		{"weights", two, digest(trace.Weight), []string{"2", "3", "4"}},
+		{"what owners made", two, digest(trace.Updated), []string{"3"}},
+		{"one rank's moments", two, func(e trace.Event) bool { return e.What == trace.MomentV && e.Rank == 2 }, []string{"1"}},
+		{"workers' gradients", two, digest(trace.WorkerGrad), []string{"2"}},
+		{"scalars", two, kind(trace.KindScalar), []string{"2", "6"}},
+		{"gathers", three, kind(trace.KindGather), []string{"3"}},
+		{"passes", three, kind(trace.KindPhase), []string{"4"}},
+		{"memory", three, kind(trace.KindMemory), []string{"4", "5"}},
+		{"memory of a map", blocks, kind(trace.KindMemory), []string{"5", "7"}},
+		{"moments of a map", blocks, digest(trace.MomentM), []string{"1", "2", "7"}},
+		{"one rank's operations", two, func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Rank == 1 }, []string{"6"}},
+		{"the last step", two, func(e trace.Event) bool { return e.Step == 1 }, []string{"1", "2", "3", "4", "5", "6"}},
+	}
+}
+
+// A rank whose file is lost leaves no clause with a verdict of its own making.
+func TestLostRank(t *testing.T) {
+	var r contracttest.Runner
+	c := zero.Contract()
+	for _, cs := range c.Cases(contracttest.Options()) {
+		if cs.Name != "odd dp=3,zero=3" {
+			continue
+		}
+		e, err := r.Evidence(t, cs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inconclusive(t, c, contracttest.WithoutRank(e, contract.Test, 1), []string{"1", "2", "3", "4", "5", "6", "7"})
+		return
+	}
+	t.Fatal("the case is gone")
+}
+
+// A plan that shards nothing is no evidence.
+func TestUnsharded(t *testing.T) {
+	var r contracttest.Runner
+	c := zero.Contract()
+	o := contracttest.Options()
+	o.Plans, o.Config = []string{"dp=2"}, "nano"
+	e, err := r.Evidence(t, c.Cases(o)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	inconclusive(t, c, e, []string{"1", "2", "3", "4", "5", "6", "7"})
 }
 
 func TestComplete(t *testing.T) {
