@@ -11,11 +11,14 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/det"
+	"github.com/lockstep-ml/lockstep/contracts/pipe"
+	"github.com/lockstep-ml/lockstep/contracts/tp"
+	"github.com/lockstep-ml/lockstep/contracts/zero"
 )
 
 // All lists the contracts, in the order of reports.
 func All() []*contract.Contract {
-	return []*contract.Contract{ddp.Contract(), det.Contract(), commc.Contract()}
+	return []*contract.Contract{ddp.Contract(), zero.Contract(), tp.Contract(), pipe.Contract(), det.Contract(), commc.Contract()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the

@@ -209,6 +209,9 @@ func (j *judgement) foreign(c *contract.Contract, only bool) []*recordedCase {
 		if !r.untagged(training) || training && several && r.history.Header.World == 1 {
 			continue
 		}
+		if !only && r.config != nil && c.Judges != nil && !c.Judges(r.config.Plan) {
+			continue
+		}
 		name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
 		out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}})
 	}

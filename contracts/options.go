@@ -118,9 +118,43 @@ func (o *Options) checkValues() error {
 // widest is the fixture that every plan which fits a default case fits.
 const widest = "nano"
 
+// mine lists the plans asked for that a contract is about.
+func (o *Options) mine(c *contract.Contract) []string {
+	var out []string
+	for _, s := range o.Plans {
+		if p, err := plan.Parse(s); err == nil && (c.Judges == nil || c.Judges(p)) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// about are the options for one contract, with the plans that it is about. Where
+// it is about none it gets all, and says what it lacks.
+func (o *Options) about(c *contract.Contract) contract.Options {
+	out := o.Options
+	if mine := o.mine(c); len(mine) > 0 {
+		out.Plans = mine
+	}
+	return out
+}
+
+// concerned leaves out contracts that are about none of the plans asked for,
+// unless only one contract is asked for.
+func (o *Options) concerned(cs []*contract.Contract) (out []*contract.Contract, notes []string) {
+	for _, c := range cs {
+		if len(o.Plans) == 0 || len(cs) == 1 || len(o.mine(c)) > 0 {
+			out = append(out, c)
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and ")))
+	}
+	return out, notes
+}
+
 // checkCases validates every training run of a contract's cases with its text.
 func (o *Options) checkCases(c *contract.Contract) error {
-	all := c.Cases(o.Options)
+	all := c.Cases(o.about(c))
 	if len(all) == 0 && len(o.Plans) > 0 {
 		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
 	}

@@ -20,13 +20,17 @@ func Verify(ctx context.Context, cs []*contract.Contract, o Options) (*report.Re
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
+	if err := o.Check(nil); err != nil {
+		return nil, err
+	}
+	cs, notes := o.concerned(cs)
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
 	var q queue
 	var all []*planned
 	for _, c := range cs {
-		for _, one := range c.Cases(o.Options) {
+		for _, one := range c.Cases(o.about(c)) {
 			all = append(all, q.plan(c, one))
 		}
 	}
@@ -40,7 +44,11 @@ func Verify(ctx context.Context, cs []*contract.Contract, o Options) (*report.Re
 			}
 		}
 	}
-	return o.judge(cs, all, &q)
+	r, err := o.judge(cs, all, &q)
+	if r != nil {
+		r.Notes = append(notes, r.Notes...)
+	}
+	return r, err
 }
 
 // judge applies the contracts to the cases that were run.

@@ -7,6 +7,7 @@ package contract
 import (
 	"context"
 
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -28,6 +29,9 @@ type Contract struct {
 	Statement string // one sentence
 	Doc       string // what --explain prints: why, how judged, which faults it finds
 	Clauses   []*Clause
+	// Judges reports whether the contract is about a plan; nil is every plan. A
+	// contract that is not is left out where several are asked for.
+	Judges func(plan.Plan) bool
 	// Cases lists what to run at a level (1 seconds, 2 minutes, 3 soak).
 	Cases func(Options) []Case
 	// Mutants are broken runs; each names the clause that must catch it.

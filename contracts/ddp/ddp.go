@@ -5,6 +5,7 @@ package ddp
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Contract is C-DDP-001.
@@ -16,6 +17,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Judges:    func(p plan.Plan) bool { return p.World() == p.Dims().DP && p.Zero == 0 },
 		Mutants:   mutants(),
 	}
 }

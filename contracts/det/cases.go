@@ -59,7 +59,8 @@ func again(cfg train.Config, o contract.Options) contract.Case {
 }
 
 // parallel lists the plans to compare with one rank: those of the options that
-// promise its bits, else all data-parallel sizes that divide the groups.
+// promise its bits, else all data-parallel sizes that divide the groups, and
+// what fits of products with tensor and pipeline parallelism and ZeRO.
 func parallel(cfg train.Config, o contract.Options) []plan.Plan {
 	var out []plan.Plan
 	asked, _ := cases.Plans(o) // the options were checked
@@ -73,6 +74,15 @@ func parallel(cfg train.Config, o contract.Options) []plan.Plan {
 	}
 	for dp := min(4, cfg.Model.Groups.Data); dp > 1; dp /= 2 {
 		out = append(out, plan.Plan{DP: dp})
+	}
+	for _, p := range []plan.Plan{
+		{DP: 2, TP: 2, PP: 2, Zero: 1, Vocab: plan.VocabParallel},
+		{DP: 2, PP: 2, Zero: 3, Schedule: plan.Interleaved, Virtual: 2},
+		{TP: 4},
+	} {
+		if p.Validate(cfg.Model, cfg.Sequences) == nil {
+			out = append(out, p)
+		}
 	}
 	if len(out) == 0 {
 		out = append(out, plan.Plan{DP: 1})

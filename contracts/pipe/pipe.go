@@ -5,6 +5,7 @@ package pipe
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Contract is C-PIPE-001.
@@ -16,6 +17,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Judges:    func(p plan.Plan) bool { return p.PP > 1 },
 		Mutants:   mutants(),
 	}
 }

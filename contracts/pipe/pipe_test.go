@@ -1,6 +1,7 @@
 package pipe_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -58,4 +59,70 @@ func TestMissingEvidence(t *testing.T) {
 			contracttest.Log(t, res)
 		}
 	}
+}
+
+// TestTampered changes one thing in a sound history: the clause that reads it
+// must see it.
+func TestTampered(t *testing.T) {
+	var r contracttest.Runner
+	c := pipe.Contract()
+	e, err := r.Evidence(t, c.Cases(contracttest.Options())[4]) // odd on three stages
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := func(k trace.Kind) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == k }
+	}
+	unit := func(name string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Unit == name }
+	}
+	digest := func(what, tensor string, step int) func(trace.Event) bool {
+		return func(e trace.Event) bool {
+			return e.Kind == trace.KindDigest && e.What == what && e.Tensor == tensor && e.Step == step
+		}
+	}
+	const norm = "model.norm.weight"
+	for _, x := range []struct {
+		name   string
+		which  func(trace.Event) bool
+		change func(*trace.Event)
+		clause string
+	}{
+		{"unit", kind(trace.KindPhase), func(e *trace.Event) { e.Unit = "block.9" }, "1"},
+		{"owner of weights", digest(trace.Weight, norm, -1), func(e *trace.Event) { e.Tensor = "model.layers.0.mlp.up_proj.weight" }, "1"},
+		{"rows of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Lo++ }, "2"},
+		{"elements of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Count-- }, "2"},
+		{"message", kind(trace.KindMessage), flip, "3"},
+		{"moment", digest(trace.MomentM, norm, 1), flip, "4"},
+		{"activations held", kind(trace.KindLive), func(e *trace.Event) { e.Count = 2 }, "5"},
+		{"micro-batch of a pass", kind(trace.KindPhase), func(e *trace.Event) { e.Micro = 3 }, "5"},
+		{"peer of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Peer = 0 }, "5"},
+		{"elements of the tied gradient", unit("tied gradient"), func(e *trace.Event) { e.Count-- }, "7"},
+		{"tied weight missing", unit("tied weight"), func(e *trace.Event) { e.Unit = "" }, "7"},
+		{"copy of the embedding", digest(trace.Weight, "lm_head.weight", 0), flip, "7"},
+		{"gradient of the head", digest(trace.WorkerGrad, "lm_head.weight", 1), flip, "7"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			contracttest.Want(t, c, tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
+		})
+	}
+}
+
+// flip changes a digest.
+func flip(e *trace.Event) {
+	d := *e.Digest
+	d.A ^= 1
+	e.Digest = &d
+}
+
+// tamper changes the first event of a rank that which selects.
+func tamper(e contract.Evidence, on int, which func(trace.Event) bool, change func(*trace.Event)) contract.Evidence {
+	return contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		if rank == on {
+			if i := slices.IndexFunc(events, which); i >= 0 {
+				change(&events[i])
+			}
+		}
+		return events
+	})
 }

@@ -29,8 +29,6 @@ func tied(p *contract.Pass) {
 		untied(p, c.Test, moved)
 		return
 	}
-	shares := func(name string) bool { return name == model.EmbedName || name == model.HeadName }
-	c.Gradients(shares)
 	for step := -1; step < c.Test.Config.Steps; step++ {
 		equalCopies(p, c, step)
 		if step < 0 {
@@ -42,6 +40,7 @@ func tied(p *contract.Pass) {
 			exchanged(p, c.Test, moved, step, tiedWeight, first, last)
 		}
 	}
+	c.Gradients(func(name string) bool { return name == model.EmbedName || name == model.HeadName })
 }
 
 // exchange is one side of an exchange in a step.

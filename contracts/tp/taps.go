@@ -86,10 +86,14 @@ type tapped struct {
 	names      []string
 }
 
+// blocks taps every block, in the order of the pass.
 func (m *match) blocks(what string, names ...string) []tapped {
 	var out []tapped
 	for l := range m.Test.Config.Model.Layers {
 		out = append(out, tapped{model.BlockUnit(l), what, names})
+	}
+	if what == trace.Backward {
+		slices.Reverse(out)
 	}
 	return out
 }

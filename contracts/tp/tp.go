@@ -5,6 +5,7 @@ package tp
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Contract is C-TP-001.
@@ -16,6 +17,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Judges:    func(p plan.Plan) bool { return p.TP > 1 },
 		Mutants:   mutants(),
 	}
 }

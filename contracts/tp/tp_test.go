@@ -1,6 +1,7 @@
 package tp_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -59,4 +60,67 @@ func TestMissingEvidence(t *testing.T) {
 			contracttest.Log(t, res)
 		}
 	}
+}
+
+// TestTampered changes one thing in a sound history: the clause that reads it
+// must see it.
+func TestTampered(t *testing.T) {
+	var r contracttest.Runner
+	c := tp.Contract()
+	e, err := r.Evidence(t, c.Cases(contracttest.Options())[4]) // odd on tp=4
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := func(name string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Group == name && e.Unit == "block.2" }
+	}
+	digest := func(what, tensor string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindDigest && e.What == what && e.Tensor == tensor }
+	}
+	scalar := func(what string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindScalar && e.What == what }
+	}
+	const k, norm = "model.layers.1.self_attn.k_proj.weight", "model.layers.3.post_attention_layernorm.weight"
+	for _, x := range []struct {
+		name   string
+		which  func(trace.Event) bool
+		change func(*trace.Event)
+		clause string
+	}{
+		{"columns", func(e trace.Event) bool { return e.Kind == trace.KindTap && e.Tensor == "gate" }, func(e *trace.Event) { e.Lo-- }, "1"},
+		{"loss", scalar(trace.Loss), func(e *trace.Event) { e.Bits++ }, "2"},
+		{"moment", digest(trace.MomentV, k), flip, "3"},
+		{"elements of a slice", digest(trace.Weight, k), func(e *trace.Event) { e.Count-- }, "6"},
+		{"gradient of a slice", digest(trace.Grad, k), flip, "4"},
+		{"weight of a replica", digest(trace.Weight, norm), flip, "5"},
+		{"norm", scalar(trace.Norm), func(e *trace.Event) { e.Value++ }, "5"},
+		{"elements of a sum of copies", group("kv"), func(e *trace.Event) { e.Count++ }, "6"},
+		{"ranks of a sum of copies", group("kv"), func(e *trace.Event) { e.Ranks = []int{0, 1, 2, 3} }, "6"},
+		{"elements of a sum", group("tp"), func(e *trace.Event) { e.Count++ }, "7"},
+		{"bytes of a sum", group("tp"), func(e *trace.Event) { e.Bytes++ }, "7"},
+		{"ranks of a sum", group("tp"), func(e *trace.Event) { e.Ranks = e.Ranks[:2] }, "7"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			contracttest.Want(t, c, tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
+		})
+	}
+}
+
+// flip changes a digest.
+func flip(e *trace.Event) {
+	d := *e.Digest
+	d.A ^= 1
+	e.Digest = &d
+}
+
+// tamper changes the first event of a rank that which selects.
+func tamper(e contract.Evidence, on int, which func(trace.Event) bool, change func(*trace.Event)) contract.Evidence {
+	return contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		if rank == on {
+			if i := slices.IndexFunc(events, which); i >= 0 {
+				change(&events[i])
+			}
+		}
+		return events
+	})
 }
