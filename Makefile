@@ -22,6 +22,10 @@ verify: build ## check this machine: run all contracts
 test: ## run all tests
 	$(GO) test ./...
 
+.PHONY: campaign
+campaign: ## every variant of both fixtures under every plan of the table: one answer each (many minutes)
+	$(GO) test -timeout 2h ./property/products -run 'TestOneAnswer|TestVariants' -v -campaign
+
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-race ## run every check of the sources; each also runs alone
 
