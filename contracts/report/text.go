@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -87,7 +89,7 @@ func (t *textWriter) environment(e *Environment) {
 		row("text", fmt.Sprintf("%s, sha256 %.12s", e.Text, e.TextHash))
 	}
 	row("last step", e.LastStep)
-	row("plans", strings.Join(e.Plans, " "))
+	row("plans", planList(e.Plans))
 	if e.Repetitions > 1 {
 		row("repeated", fmt.Sprintf("%d times", e.Repetitions))
 	}
@@ -232,4 +234,21 @@ func (r *Report) next() string {
 		return "Every check has been seen to fail on a broken run."
 	}
 	return "Nothing to do; verify --self-test shows that these checks can fail."
+}
+
+// maxPlans is how many plans the text lists; JSON and JUnit list all.
+const maxPlans = 8
+
+// planList names the plans, or counts them where they would fill the screen.
+func planList(plans []string) string {
+	if len(plans) <= maxPlans {
+		return strings.Join(plans, " ")
+	}
+	models := map[string]bool{}
+	for _, p := range plans {
+		model, _, _ := strings.Cut(p, ":")
+		models[model] = true
+	}
+	names := slices.Sorted(maps.Keys(models))
+	return fmt.Sprintf("%d of %s; --format json lists them", len(plans), strings.Join(names, ", "))
 }
