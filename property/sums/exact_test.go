@@ -25,6 +25,23 @@ func float32s() *rapid.Generator[float32] {
 	return rapid.Map(words, math.Float32frombits)
 }
 
+// nearTie draws a sum that all but lies halfway between two floats: the product
+// is half a unit of c's last place, times (1 + i*2^-23)(1 + j*2^-23). Its last
+// bits are beyond a float64 sum, which then looks like a tie.
+func nearTie(t *rapid.T) (a, b, c float32) {
+	c = math.Float32frombits(rapid.Uint32Range(0, 250<<23).Draw(t, "c"))
+	half := max(int(math.Float32bits(c)>>23), 1) - 151
+	scaled := func(name string, e int) float32 {
+		x := math.Float32bits(1) + uint32(rapid.IntRange(-3, 3).Draw(t, name))
+		return math.Float32frombits(x + uint32(e)<<23)
+	}
+	a, b = scaled("i", half/2), scaled("j", half-half/2)
+	if rapid.Bool().Draw(t, "negative") {
+		a = -a
+	}
+	return a, b, c
+}
+
 // exactFMA is a*b + c in exact arithmetic, rounded once.
 func exactFMA(a, b, c float32) float32 {
 	x, y, z := float64(a), float64(b), float64(c)
@@ -46,6 +63,9 @@ var _ = Describe("Exact arithmetic", Label("C-DDP-001", "C-DET-001"), func() {
 				// Within a few steps of -a*b, where what is left is far below both.
 				near := math.Float32bits(-(a * b)) + uint32(rapid.IntRange(-3, 3).Draw(t, "steps"))
 				c = math.Float32frombits(near)
+			}
+			if rapid.Bool().Draw(t, "near a tie") {
+				a, b, c = nearTie(t)
 			}
 			if got, want := ref.FMA32(a, b, c), exactFMA(a, b, c); kernels.Bits(got) != kernels.Bits(want) {
 				t.Fatalf("fma(%x, %x, %x) = %x (%08x), want %x (%08x)", a, b, c, got, kernels.Bits(got), want, kernels.Bits(want))
