@@ -123,10 +123,10 @@ func excepted(f *source.File, n ast.Node, list map[string]string) bool {
 // operations and algorithms, constants that histories and plans contain.
 func onlyNames(trees, except []string) func(*source.File, func(ast.Node, string)) {
 	names := func(s string) bool {
-		return strings.HasPrefix(s, "Op") || s == "Algorithm" || s == "Tree" || s == "Ring" || s == "Star"
+		return strings.HasPrefix(s, "Op") || strings.HasPrefix(s, "Err") || s == "Algorithm" || s == "Tree" || s == "Ring" || s == "Star"
 	}
 	return func(f *source.File, report func(ast.Node, string)) {
-		if f.Test() || !matches(f.Dir, trees) || matches(f.Dir, except) {
+		if f.Test() || !matches(f.Dir, trees) || matches(f.Dir, except) || matches(f.Name, except) {
 			return
 		}
 		selectorsOf(f, source.Module+"/core/comm", report, func(s string) bool { return !names(s) })
