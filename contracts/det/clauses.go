@@ -28,10 +28,7 @@ func same(p *contract.Pass) {
 		p.Doubt("the second run is of another configuration")
 		return
 	}
-	// Per rank at the least: the initial state, and in every step state,
-	// gradient and the loss.
-	n := len(a.State()) * len(a.Params)
-	p.Expect(a.Header.World * (n + a.Config.Steps*(n+len(a.Params)+1)))
+	p.Expect(least(a))
 	var all []difference
 	for rank := range a.Header.World {
 		all = append(all, compare(p, b, rank, results(a, rank), results(b, rank))...)
@@ -44,6 +41,20 @@ func same(p *contract.Pass) {
 	for _, d := range all {
 		p.Report(d.Finding)
 	}
+}
+
+// least is how many results a run records at the least: of all that a rank holds
+// the initial state, and in every step the state, the gradient and, on the last
+// stage, the loss.
+func least(r *evidence.Run) int {
+	held, n := r.Held(), 0
+	for _, t := range r.Params {
+		for _, what := range r.State() {
+			n += (1 + r.Config.Steps) * r.Records(held[t.Name], what)
+		}
+		n += r.Config.Steps * r.Records(held[t.Name], trace.Grad)
+	}
+	return n + r.Config.Steps*r.Header.World/r.Config.Plan.PP
 }
 
 // difference is a finding and when in its step it arose.
@@ -69,7 +80,9 @@ func results(r *evidence.Run, rank int) []trace.Event {
 func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) []difference {
 	for i := range min(len(first), len(second)) {
 		x, y := first[i], second[i]
-		p.Saw(1)
+		if owed(x) {
+			p.Saw(1)
+		}
 		d := difference{contract.Finding{Rank: rank, Step: x.Step, Tensor: x.Tensor, Index: -1}, 1}
 		if x.What == trace.WorkerGrad {
 			d.stage = 0
@@ -92,6 +105,12 @@ func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.
 		p.Doubt("rank %d: one run recorded %d results, the other %d", rank, len(first), len(second))
 	}
 	return nil
+}
+
+// owed reports whether an event is among those that same expects; others are
+// compared beside them.
+func owed(e trace.Event) bool {
+	return e.Kind == trace.KindScalar && e.What == trace.Loss || e.Kind == trace.KindDigest && e.What != trace.WorkerGrad
 }
 
 // alignable reports whether two events are about the same thing.

@@ -78,6 +78,18 @@ func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
 	return out
 }
 
+// Records is the number of copies of a tensor, held as given, that Copies finds
+// in a whole history: one per model-parallel place, times the data-parallel
+// ranks where they hold replicas.
+func (r *Run) Records(held []Holding, what string) int {
+	plan := r.Config.Plan
+	replicated := plan.Zero == 0 || what == trace.Weight && plan.Zero < 3
+	if what == trace.WorkerGrad || !replicated {
+		return len(held) / plan.DP
+	}
+	return len(held)
+}
+
 // BySlice groups copies of one tensor by the slice that they cover, in the order
 // of the slices.
 func BySlice(copies []Copy) [][]Copy {
