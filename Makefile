@@ -67,6 +67,10 @@ check-fused: ## only the fma helpers may contain fused instructions, on amd64 (v
 check-numeric: ## the numeric tests pass when the compiler may fuse (GOAMD64=v3)
 	GOAMD64=v3 $(GO) test $(NUMERIC)
 
+.PHONY: check-authors
+check-authors: ## the example for authors of other trainers builds and passes as a module of its own
+	$(GO) test -count=1 ./property/authors
+
 .PHONY: check-race
 check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...

@@ -1,0 +1,7 @@
+module example.com/othertrainer
+
+go 1.26.0
+
+require github.com/lockstep-ml/lockstep v0.0.0
+
+replace github.com/lockstep-ml/lockstep => ../../..
