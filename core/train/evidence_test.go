@@ -17,6 +17,7 @@ import (
 // every block's but the first block's before the pass is over.
 func TestReductionsOverlapTheBackwardPass(t *testing.T) {
 	cfg := config(t, "nano", "dp=2")
+	cfg.Model.SeqLen = 11
 	h := outcome(t, cfg, plain()).History
 	for rank, events := range h.Ranks {
 		for step := range cfg.Steps {
@@ -53,6 +54,7 @@ func memory(h *trace.History, rank, step int) map[string]trace.Event {
 func TestStage3MemoryIsTheShard(t *testing.T) {
 	for _, p := range []string{"dp=2,zero=3", "dp=3,zero=3", "dp=8,zero=3"} {
 		cfg := config(t, "nano", p)
+		cfg.Model.SeqLen = 11
 		l := model.NewLayout(cfg.Model, model.Whole(cfg.Model))
 		h := outcome(t, cfg, plain()).History
 		levels := map[int]int64{2: 3, 3: 1, 8: 1}[cfg.Plan.DP] // log2(D/dp) + 1
