@@ -75,6 +75,10 @@ check-authors: ## the example for authors of other trainers builds and passes as
 check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
 
+.PHONY: golden-fingerprints
+golden-fingerprints: ## record the fingerprints of training anew
+	$(GO) test -count=1 ./golden -run 'TestFingerprints$$' -update
+
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)
 	python3 golden/reference/make_reference.py
