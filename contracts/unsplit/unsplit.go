@@ -91,15 +91,9 @@ func (c *Comparison) Split(name string) bool {
 	return false
 }
 
-// Expected is the number of copies of a tensor that the ranks record: one per
-// model-parallel place, times the data-parallel ranks where they hold replicas.
+// Expected is the number of copies of a tensor that the ranks record.
 func (c *Comparison) Expected(what, name string) int {
-	n, plan := len(c.Held[name]), c.Test.Config.Plan
-	replicated := plan.Zero == 0 || what == trace.Weight && plan.Zero < 3
-	if what == trace.WorkerGrad || !replicated {
-		return n / plan.DP
-	}
-	return n
+	return c.Test.Records(c.Held[name], what)
 }
 
 // tensor compares one tensor in one step.
