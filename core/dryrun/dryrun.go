@@ -114,10 +114,10 @@ func checkSizes(c model.Config, sequences int) error {
 		return fmt.Errorf("model %s: layers=%d: a dry run takes at most %d", c.Name, c.Layers, MaxLayers)
 	}
 	f := func(n int) float64 { return float64(max(1, n)) }
-	widths := f(c.Heads)*f(c.HeadDim) + f(c.KVHeads)*f(c.HeadDim) + f(c.Intermediate) + f(c.Hidden)
+	widths := float64(f(c.Heads+c.KVHeads)*f(c.HeadDim)) + f(c.Intermediate) + f(c.Hidden)
 	weights := float64(f(c.Hidden)*(f(c.Vocab)+float64(f(c.Layers)*widths))) * 4
 	tokens := float64(f(max(16, sequences)) * f(c.SeqLen))
-	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*(4*widths+float64(f(c.Heads)*f(c.SeqLen))))))
+	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*(float64(4*widths)+float64(f(c.Heads)*f(c.SeqLen))))))
 	if total := float64(64 * elementBytes * (weights + acts)); !(total < maxBytes) {
 		return fmt.Errorf("model %s: about %.2g bytes: a dry run counts up to %.2g", c.Name, total, maxBytes)
 	}
