@@ -188,9 +188,9 @@ func (c *Checkpoint) Read(want Rect, dst []float32) error {
 			if r.What != want.What || r.Tensor != want.Tensor {
 				continue
 			}
-			n, err := f.copyOverlap(r, want, dst)
+			n, err := copyOverlap(f.f, r, want, dst)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", f.f.Name(), err)
 			}
 			got += n
 		}

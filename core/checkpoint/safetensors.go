@@ -37,6 +37,9 @@ func (r Rect) String() string {
 	return fmt.Sprintf("%s/%s[%d:%d,%d:%d]", r.What, r.Tensor, r.R.Lo, r.R.Hi, r.C.Lo, r.C.Hi)
 }
 
+// maxSide bounds rows and columns, so that sizes in bytes do not overflow.
+const maxSide = 1 << 30
+
 var rectName = regexp.MustCompile(`^([a-z.]+)/([^\[\]]+)\[(\d+):(\d+),(\d+):(\d+)\]$`)
 
 // parseRect reads what String wrote.
@@ -50,6 +53,9 @@ func parseRect(s string) (Rect, error) {
 		v, err := strconv.Atoi(m[3+i])
 		if err != nil {
 			return Rect{}, fmt.Errorf("entry %q: %w", s, err)
+		}
+		if v > maxSide {
+			return Rect{}, fmt.Errorf("entry %q: %d: must be at most %d", s, v, maxSide)
 		}
 		n[i] = v
 	}
@@ -123,43 +129,47 @@ type stored struct {
 	off int64
 }
 
-// open reads and checks a file's header: offsets lie within the file, follow
-// each other and fit the shapes.
-func open(path string) (_ *file, err error) {
+// open opens a file and reads its header.
+func open(path string) (*file, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}()
 	st, err := f.Stat()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var rects []stored
+		if rects, err = readHeader(f, st.Size()); err == nil {
+			return &file{f, rects}, nil
+		}
 	}
-	var n [8]byte
-	if _, err := io.ReadFull(f, n[:]); err != nil {
-		return nil, fmt.Errorf("header length: %w", err)
-	}
-	size := binary.LittleEndian.Uint64(n[:])
-	if size > maxHeader || int64(size) > st.Size()-8 {
-		return nil, fmt.Errorf("header of %d bytes in a file of %d", size, st.Size())
-	}
-	h := make([]byte, size)
-	if _, err := io.ReadFull(f, h); err != nil {
-		return nil, fmt.Errorf("header: %w", err)
-	}
-	out := &file{f: f}
-	return out, out.parse(h, 8+int64(size), st.Size())
+	f.Close()
+	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-func (f *file) parse(h []byte, base, size int64) error {
+// readHeader reads and checks the header of size bytes of safetensors: offsets
+// lie within the data, follow each other and fit the shapes.
+func readHeader(r io.ReaderAt, size int64) ([]stored, error) {
+	in := io.NewSectionReader(r, 0, size)
+	var n [8]byte
+	if _, err := io.ReadFull(in, n[:]); err != nil {
+		return nil, fmt.Errorf("header length: %w", err)
+	}
+	length := binary.LittleEndian.Uint64(n[:])
+	if length > maxHeader || int64(length) > size-8 {
+		return nil, fmt.Errorf("header of %d bytes in a file of %d", length, size)
+	}
+	h := make([]byte, length)
+	if _, err := io.ReadFull(in, h); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	return parse(h, 8+int64(length), size)
+}
+
+func parse(h []byte, base, size int64) ([]stored, error) {
+	var rects []stored
 	var head map[string]json.RawMessage
 	if err := json.Unmarshal(h, &head); err != nil {
-		return fmt.Errorf("header: %w", err)
+		return nil, fmt.Errorf("header: %w", err)
 	}
 	for name, raw := range head {
 		if name == "__metadata__" {
@@ -167,37 +177,37 @@ func (f *file) parse(h []byte, base, size int64) error {
 		}
 		var e entry
 		if err := json.Unmarshal(raw, &e); err != nil {
-			return fmt.Errorf("entry %q: %w", name, err)
+			return nil, fmt.Errorf("entry %q: %w", name, err)
 		}
 		r, err := parseRect(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if e.DType != "F32" || e.Shape != [2]int{r.R.Len(), r.C.Len()} {
-			return fmt.Errorf("entry %q: dtype %s, shape %v: want F32 of the size in its name", name, e.DType, e.Shape)
+			return nil, fmt.Errorf("entry %q: dtype %s, shape %v: want F32 of the size in its name", name, e.DType, e.Shape)
 		}
 		if e.Offsets[0] < 0 || e.Offsets[1]-e.Offsets[0] != 4*int64(r.Len()) || base+e.Offsets[1] > size {
-			return fmt.Errorf("entry %q: data at %v: the file has %d bytes", name, e.Offsets, size)
+			return nil, fmt.Errorf("entry %q: data at %v: the file has %d bytes", name, e.Offsets, size)
 		}
-		f.rects = append(f.rects, stored{r, base + e.Offsets[0]})
+		rects = append(rects, stored{r, base + e.Offsets[0]})
 	}
-	slices.SortFunc(f.rects, func(a, b stored) int { return int(a.off - b.off) })
+	slices.SortFunc(rects, func(a, b stored) int { return int(a.off - b.off) })
 	end := base
-	for _, r := range f.rects {
+	for _, r := range rects {
 		if r.off != end {
-			return fmt.Errorf("entry %v: data starts at %d, want %d", r.Rect, r.off, end)
+			return nil, fmt.Errorf("entry %v: data starts at %d, want %d", r.Rect, r.off, end)
 		}
 		end += 4 * int64(r.Len())
 	}
 	if end != size {
-		return fmt.Errorf("data ends at %d, the file at %d", end, size)
+		return nil, fmt.Errorf("data ends at %d, the file at %d", end, size)
 	}
-	return nil
+	return rects, nil
 }
 
 // copyOverlap copies what r shares with the wanted rectangle into dst, which
 // holds the wanted rectangle row by row, and returns the number of elements.
-func (f *file) copyOverlap(r stored, want Rect, dst []float32) (int, error) {
+func copyOverlap(f io.ReaderAt, r stored, want Rect, dst []float32) (int, error) {
 	rows, cols := r.R.Intersect(want.R), r.C.Intersect(want.C)
 	if rows.Empty() || cols.Empty() {
 		return 0, nil
@@ -205,8 +215,8 @@ func (f *file) copyOverlap(r stored, want Rect, dst []float32) (int, error) {
 	raw := make([]byte, 4*cols.Len())
 	for i := rows.Lo; i < rows.Hi; i++ {
 		at := r.off + 4*int64((i-r.R.Lo)*r.C.Len()+cols.Lo-r.C.Lo)
-		if _, err := f.f.ReadAt(raw, at); err != nil {
-			return 0, fmt.Errorf("%s: %v: %w", f.f.Name(), r.Rect, err)
+		if _, err := f.ReadAt(raw, at); err != nil {
+			return 0, fmt.Errorf("%v: %w", r.Rect, err)
 		}
 		out := dst[(i-want.R.Lo)*want.C.Len()+cols.Lo-want.C.Lo:]
 		for j := range cols.Len() {

@@ -1,0 +1,202 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// grid is a 5 x 7 tensor whose element (i, j) is 10i+j, cut into rectangles.
+func grid() (rects []Rect, data [][]float32) {
+	for _, r := range []Rect{
+		{"weight", "t", shard.Range{Lo: 0, Hi: 2}, shard.Range{Lo: 0, Hi: 7}},
+		{"weight", "t", shard.Range{Lo: 2, Hi: 3}, shard.Range{Lo: 0, Hi: 3}},
+		{"weight", "t", shard.Range{Lo: 2, Hi: 3}, shard.Range{Lo: 3, Hi: 7}},
+		{"weight", "t", shard.Range{Lo: 3, Hi: 5}, shard.Range{Lo: 0, Hi: 7}},
+		{"m", "t", shard.Range{Lo: 0, Hi: 1}, shard.Range{Lo: 0, Hi: 1}},
+	} {
+		var x []float32
+		for i := r.R.Lo; i < r.R.Hi; i++ {
+			for j := r.C.Lo; j < r.C.Hi; j++ {
+				x = append(x, float32(10*i+j))
+			}
+		}
+		rects, data = append(rects, r), append(data, x)
+	}
+	return rects, data
+}
+
+// store writes the grid as a checkpoint of two files.
+func store(t *testing.T, root string) {
+	t.Helper()
+	rects, data := grid()
+	m := Manifest{Schema: Schema, Arithmetic: kernels.Arithmetic, Step: 3, Counter: 2}
+	for rank, part := range [][2]int{{0, 2}, {2, 5}} {
+		f, err := Save(Pending(root, 3), rank, rects[part[0]:part[1]], map[string]string{"rank": "x"},
+			func(i int) ([]float32, error) { return data[part[0]+i], nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Files = append(m.Files, f)
+	}
+	if err := Complete(root, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnyRectangleComesBack(t *testing.T) {
+	root := t.TempDir()
+	store(t, root)
+	c, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Manifest.Step != 3 || c.Manifest.Counter != 2 {
+		t.Errorf("manifest: %+v", c.Manifest)
+	}
+	for r0 := range 5 {
+		for r1 := r0 + 1; r1 <= 5; r1++ {
+			for c0 := range 7 {
+				for c1 := c0 + 1; c1 <= 7; c1++ {
+					want := Rect{"weight", "t", shard.Range{Lo: r0, Hi: r1}, shard.Range{Lo: c0, Hi: c1}}
+					got := make([]float32, want.Len())
+					if err := c.Read(want, got); err != nil {
+						t.Fatal(err)
+					}
+					for e, v := range got {
+						if i, j := r0+e/(c1-c0), c0+e%(c1-c0); v != float32(10*i+j) {
+							t.Fatalf("%v: element (%d,%d) is %v", want, i, j, v)
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, missing := range []Rect{
+		{"weight", "t", shard.Range{Lo: 4, Hi: 6}, shard.Range{Lo: 0, Hi: 1}},
+		{"weight", "u", shard.Range{Lo: 0, Hi: 1}, shard.Range{Lo: 0, Hi: 1}},
+		{"v", "t", shard.Range{Lo: 0, Hi: 1}, shard.Range{Lo: 0, Hi: 1}},
+	} {
+		if err := c.Read(missing, make([]float32, missing.Len())); err == nil || !strings.Contains(err.Error(), missing.String()) {
+			t.Errorf("%v: %v", missing, err)
+		}
+	}
+}
+
+func TestManifestRefusals(t *testing.T) {
+	for _, c := range []struct{ old, new, says string }{
+		{Schema, "lockstep/checkpoint/v0", "schema"},
+		{`"arithmetic": 1`, `"arithmetic": 2`, "arithmetic version 2"},
+		{`"counter": 2`, `"counter": 4`, "counter 4"},
+		{FileName(0), "../" + FileName(0), "must not leave"},
+	} {
+		root := t.TempDir()
+		store(t, root)
+		path := filepath.Join(root, DirName(3), ManifestName)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(b, []byte(c.old)) {
+			t.Fatalf("the manifest has no %s", c.old)
+		}
+		if err := os.WriteFile(path, bytes.Replace(b, []byte(c.old), []byte(c.new), 1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(root); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s for %s: %v", c.new, c.old, err)
+		}
+	}
+}
+
+func TestReplacedAndLatest(t *testing.T) {
+	root := t.TempDir()
+	store(t, root)
+	store(t, root) // the same step again
+	f, err := Save(Pending(root, 12), 0, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Complete(root, Manifest{Schema: Schema, Arithmetic: kernels.Arithmetic, Step: 12, Files: []File{f}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Manifest.Step != 12 {
+		t.Errorf("opened step %d, want the latest, 12", c.Manifest.Step)
+	}
+	left, err := filepath.Glob(filepath.Join(root, ".tmp*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// sample is a good file.
+func sample(t testing.TB) []byte {
+	rects, data := grid()
+	var b bytes.Buffer
+	if err := Write(&b, rects, nil, func(i int) ([]float32, error) { return data[i], nil }); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestHeaderRefusals(t *testing.T) {
+	good := sample(t)
+	n := binary.LittleEndian.Uint64(good)
+	huge := slices.Clone(good)
+	binary.LittleEndian.PutUint64(huge, 1<<62)
+	edit := func(old, new string) []byte {
+		h := bytes.Replace(good[8:8+n], []byte(old), []byte(new), 1)
+		if bytes.Equal(h, good[8:8+n]) {
+			t.Fatalf("the header has no %s", old)
+		}
+		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...), good[8+n:]...)
+	}
+	for name, b := range map[string][]byte{
+		"empty": nil, "seven bytes": good[:7], "half a header": good[:20], "huge header": huge,
+		"cut data": good[:len(good)-1], "more data": append(slices.Clone(good), 0),
+		"dtype": edit("F32", "F64"), "shape": edit("[2,7]", "[7,2]"), "name": edit("t[0:2,0:7]", "t[0:2;0:7]"),
+		"huge rectangle": edit("[0:2,0:7]", "[0:2147483648,0:7]"), "empty rectangle": edit("[0:2,0:7]", "[2:2,0:7]"), "overlap": edit(`"data_offsets":[0,56]`, `"data_offsets":[4,60]`),
+		"negative": edit(`"data_offsets":[0,56]`, `"data_offsets":[-56,0]`), "no JSON": edit("{", "["),
+	} {
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want an error that names the file", name, err)
+		}
+	}
+}
+
+// FuzzHeader: no file makes the reader panic or allocate beyond its size.
+func FuzzHeader(f *testing.F) {
+	f.Add(sample(f))
+	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rects, err := readHeader(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		for _, r := range rects {
+			if 4*r.Len() > len(b) {
+				t.Fatalf("%v is larger than the file", r)
+			}
+			if _, err := copyOverlap(bytes.NewReader(b), r, r.Rect, make([]float32, r.Len())); err != nil {
+				t.Errorf("%v of an accepted file: %v", r.Rect, err)
+			}
+		}
+	})
+}
