@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -20,7 +21,8 @@ import (
 // options are the flags.
 type options struct {
 	config, data, plan, optimizer, backend, history, format string
-	steps, sequences                                        int
+	save, resume                                            string
+	steps, sequences, saveEvery                             int
 	lr, clip                                                float64
 	tied, fingerprint, dryRun                               bool
 	seed                                                    uint64
@@ -38,6 +40,8 @@ const examples = `  train --fingerprint
   train --plan dp=4,microbatches=2 --fingerprint
   train --config odd --optimizer sgd --steps 5 --history out/odd
   train --data book.txt --lr 3e-4 --clip 1
+  train --plan dp=4,zero=3 --steps 10 --save out/ck
+  train --plan tp=2,pp=2 --steps 20 --resume out/ck --fingerprint
   train --dry-run --config llama2-7b --plan dp=8,tp=8,pp=8,zero=3`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
@@ -65,6 +69,9 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.StringVar(&o.backend, "backend", "ref", "compute backend")
 	f.BoolVar(&o.fingerprint, "fingerprint", false, "end with the hash of weights, moments and loss")
 	f.StringVar(&o.history, "history", "", "record what verify --history judges, in the empty directory `DIR`")
+	f.StringVar(&o.save, "save", "", "store checkpoints below `DIR`: after the last step, and as --save-every says")
+	f.IntVar(&o.saveEvery, "save-every", 0, "steps between checkpoints (default: after the last step only)")
+	f.StringVar(&o.resume, "resume", "", "go on from the checkpoint in `DIR`, or the latest below it, made under any plan")
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
 	f.StringVar(&o.format, "format", "text", "of a dry run: text or json")
@@ -162,8 +169,15 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 			return cli.CannotRun, err
 		}
 	}
+	ck, err := o.checkpoints(c)
+	if err != nil {
+		return cli.Usage, err
+	}
+	if ck.Resume != nil {
+		defer ck.Resume.Close()
+	}
 	p := newPrinter(stdout, stderr, c.Optimizer)
-	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress})
+	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress, Checkpoints: ck})
 	p.close()
 	if out != nil && out.History != nil && o.history != "" {
 		if e := out.History.Save(o.history); e != nil && err == nil {
@@ -178,6 +192,26 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, cli.Why(ctx, err)
 	}
 	return o.finish(out.History, c.Steps-1, stdout)
+}
+
+// checkpoints opens what the run goes on from. A checkpoint that is damaged, or
+// of a run that computes something else, is a usage error.
+func (o *options) checkpoints(c train.Config) (ck train.Checkpoints, err error) {
+	ck.Dir, ck.Every = o.save, o.saveEvery
+	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
+		return ck, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
+	}
+	if o.resume == "" {
+		return ck, nil
+	}
+	if ck.Resume, err = checkpoint.Open(o.resume); err != nil {
+		return ck, cli.AsUsage(err)
+	}
+	if err = train.Resumable(ck.Resume, c); err != nil {
+		ck.Resume.Close()
+		return train.Checkpoints{}, cli.AsUsage(err)
+	}
+	return ck, nil
 }
 
 // finish prints the fingerprint after the last step.

@@ -164,8 +164,8 @@ func (r *rank) save(ctx context.Context, step int) error {
 // resume fills weights and moments from a checkpoint and proves, by the digests
 // of all logical elements, that what was loaded is what was stored.
 func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
-	if err := compatible(c.Manifest.Spec, r.cfg); err != nil {
-		return fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+	if err := Resumable(c, r.cfg); err != nil {
+		return err
 	}
 	for _, s := range r.state(true) {
 		buf := make([]float32, s.Len())
@@ -189,8 +189,19 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// compatible refuses a checkpoint of a run that computes something else: all
-// but plan, steps, backend and evidence must agree.
+// Resumable refuses a checkpoint that cfg cannot go on from: of a run that
+// computes something else (all but plan, steps, backend and evidence must
+// agree), or at its last step already.
+func Resumable(c *checkpoint.Checkpoint, cfg Config) error {
+	if err := compatible(c.Manifest.Spec, cfg); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", c.Dir, err)
+	}
+	if c.Manifest.Step >= cfg.Steps {
+		return fmt.Errorf("checkpoint %s: is after step %d, steps=%d: must be more", c.Dir, c.Manifest.Step, cfg.Steps)
+	}
+	return nil
+}
+
 func compatible(spec json.RawMessage, cfg Config) error {
 	old, err := ParseSpec(spec)
 	if err != nil {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
+)
+
+// lastLine is the last line of an output.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestSaveAndResumeUnderAnotherPlan(t *testing.T) {
+	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "ck")
+	if code, _, errs := call(ctx, "--plan", "dp=2,zero=3", "--steps", "3", "--save", dir, "--save-every", "2"); code != cli.OK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, step := range []int{2, 3} {
+		if _, err := os.Stat(filepath.Join(dir, checkpoint.DirName(step), checkpoint.ManifestName)); err != nil {
+			t.Error(err)
+		}
+	}
+	_, want, _ := call(ctx, "--steps", "5", "--fingerprint")
+	code, got, errs := call(ctx, "--plan", "tp=2,pp=2", "--steps", "5", "--resume", dir, "--fingerprint")
+	if code != cli.OK || lastLine(got) != lastLine(want) {
+		t.Errorf("exit code %d: %s\nresumed:       %s\nuninterrupted: %s", code, errs, lastLine(got), lastLine(want))
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--resume", dir, "--steps", "3"}, "is after step 3, steps=3"},
+		{[]string{"--resume", dir, "--lr", "1"}, "optimizer is"},
+		{[]string{"--resume", dir, "--seed", "2"}, "seed is 1 there and 2 here"},
+		{[]string{"--resume", filepath.Join(dir, "nowhere")}, "no complete checkpoint"},
+		{[]string{"--save-every", "2"}, "needs --save"},
+	} {
+		if code, _, errs := call(ctx, c.args...); code != cli.Usage || !strings.Contains(errs, c.says) {
+			t.Errorf("%v: exit code %d, %q: want %d and %q", c.args, code, errs, cli.Usage, c.says)
+		}
+	}
+	damaged := filepath.Join(dir, checkpoint.DirName(3), checkpoint.FileName(0))
+	if err := os.Truncate(damaged, 100); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := call(ctx, "--resume", dir); code != cli.Usage || !strings.Contains(errs, "truncated") || !strings.Contains(errs, damaged) {
+		t.Errorf("damaged: exit code %d, %q", code, errs)
+	}
+}
