@@ -1,0 +1,312 @@
+package cpu
+
+import (
+	"math/bits"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Legend: T tokens of a sequence, D head dimension; i, t queries, j keys.
+
+// queryBlock is how many queries are taken at once: a multiple of the rows of
+// every tile, small enough that their scores stay in the second cache.
+const queryBlock = 48
+
+// longestRun is the longest piece of a chain over keys that one call of
+// assembly runs.
+const longestRun = 1024
+
+// attention is one thread's work on one head.
+type attention struct {
+	*isa
+	ws          *workspace
+	h           kernels.Heads
+	scale       float32
+	vectors     int       // of the widest tiles
+	wide        int       // columns of the widest tiles
+	transposed  []float32 // keys or values as columns, panel after panel
+	scores, ds  []float32 // one block of queries; rows of ld
+	ld          int
+	q, k, v, do view // one head each: T x D
+	p           view // T x T
+}
+
+// hasAttention reports whether there is anything to do for which the tiles are
+// made.
+func (b *Backend) hasAttention(h kernels.Heads) bool {
+	return b.isa != nil && h.Seqs > 0 && h.T > 0 && h.Dim > 0 && h.Heads > 0 && h.KVGroups <= maxGroups
+}
+
+// Attention implements kernels.Kernels: parts are heads.
+func (b *Backend) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
+	if !b.hasAttention(h) {
+		b.Backend.Attention(o, p, q, k, v, h)
+		return
+	}
+	kernels.CheckAttention(o, p, q, k, v, h)
+	c := b.newCall(attentionPart)
+	c.x = [8]view{viewOf(p), viewOf(q), viewOf(k), viewOf(v), viewOf(o)}
+	c.heads = h
+	b.dispatch(c, h.Seqs*h.Heads)
+}
+
+// head is head i of n in sequence seq.
+func head(x *view, h *kernels.Heads, n, seq, i int) view {
+	stride := n * h.Dim
+	return view{x.data[seq*h.T*stride+i*h.Dim:], h.T, h.Dim, stride}
+}
+
+// newAttention sets up the thread's scratch: the transposed operand and blocks
+// of scores.
+func newAttention(c *call, ws *workspace, blocks int) attention {
+	a := attention{isa: c.b.isa, ws: ws, h: c.heads, scale: float32(c.heads.Scale)}
+	a.vectors = a.rowsWide
+	a.wide = a.vectors * a.lanes
+	a.transposed = ws.b.take(roundUp(a.h.T, a.wide) * a.h.Dim)
+	a.ld = roundUp(a.h.T, a.wide) + 16
+	room := ws.a.take(blocks * queryBlock * a.ld)
+	a.scores, a.ds = room[:queryBlock*a.ld], room[(blocks-1)*queryBlock*a.ld:]
+	return a
+}
+
+// bind selects the probabilities and operands of query head i.
+func (a *attention) bind(c *call, seq, i int) {
+	h, key := &a.h, i/(a.h.Heads/a.h.KVHeads)
+	a.p = view{c.x[0].data[(seq*h.Heads+i)*h.T*h.T:], h.T, h.T, h.T}
+	a.q = head(&c.x[1], h, h.Heads, seq, i)
+	a.k, a.v = head(&c.x[2], h, h.KVHeads, seq, key), head(&c.x[3], h, h.KVHeads, seq, key)
+}
+
+func attentionPart(c *call, ws *workspace, part int) {
+	a := newAttention(c, ws, 1)
+	seq, i := part/a.h.Heads, part%a.h.Heads
+	a.bind(c, seq, i)
+	o := head(&c.x[4], &a.h, a.h.Heads, seq, i)
+	a.transposeKeys(&a.k)
+	for b0 := 0; b0 < a.h.T; b0 += queryBlock {
+		b1 := min(b0+queryBlock, a.h.T)
+		a.products(&a.q, b0, b1)
+		for t := b0; t < b1; t++ {
+			a.softmax(t, a.scores[(t-b0)*a.ld:])
+		}
+		a.attend(&o, &a.p, 0, &a.v, b0, b1)
+	}
+}
+
+// transposeKeys packs x, T x D, as columns.
+func (a *attention) transposeKeys(x *view) {
+	d := a.h.Dim
+	for j := 0; j < a.h.T; j += a.wide {
+		a.packRows(a.transposed[j*d:], a.wide, x, j, min(a.wide, a.h.T-j), 0, d)
+	}
+}
+
+// products writes x_t times the transposed operand to the scores of queries
+// [b0, b1): for the keys up to each tile's last query; what lies beyond a
+// query's own key is not used.
+func (a *attention) products(x *view, b0, b1 int) {
+	t := &a.ws.tile
+	high := a.rowsMost[a.vectors]
+	t.k, t.lda, t.ldb, t.ldc = a.h.Dim, 4*x.stride, 4*a.wide, 4*a.ld
+	t.in, t.merges, t.triangle = nil, 0, 0
+	for i := b0; i < b1; i += high {
+		rows := min(high, b1-i)
+		t.a = x.at(i, 0)
+		t.next = t.a
+		for j := 0; j < i+rows; j += a.wide {
+			vectors := (min(a.wide, i+rows-j) + a.lanes - 1) / a.lanes
+			t.b = ptr(a.transposed, j*a.h.Dim)
+			t.c = ptr(a.scores, (i-b0)*a.ld+j)
+			a.run(a.rows[vectors][rows][0])
+		}
+	}
+}
+
+// run calls a tile. It is a function of its own, with a frame, so that the
+// scheduler can stop the goroutine between calls.
+//
+//go:noinline
+func (a *attention) run(f func(*byte)) { a.ws.tile.call(f) }
+
+// softmax turns the products of query t into its probabilities. Unlike in
+// LogitsMax the sign of a maximum of zero does not matter: exp(-0) = exp(+0).
+func (a *attention) softmax(t int, s []float32) {
+	ws, n := a.ws, t+1
+	p := a.p.at(t, 0)
+	ws.vec.s[0] = a.scale
+	ws.vec.s[0] = ws.rowOf(a.scaleMax, n, &s[0])
+	ws.vec.s[0] = ws.rowOf(a.expSum, n, p, &s[0])
+	ws.rowOf(a.divide, n, p)
+}
+
+// attend writes the chains over keys j <= t of (w[t-w0][j], x[j]) to out, for
+// queries t in [b0, b1).
+func (a *attention) attend(out, w *view, w0 int, x *view, b0, b1 int) {
+	t := &a.ws.tile
+	high := a.rowsMost[a.vectors]
+	t.lda, t.ldb, t.ldc, t.ldin = 4*w.stride, 4*x.stride, 4*out.stride, 4*out.stride
+	t.merges = 0
+	for i := b0; i < b1; i += high {
+		rows := min(high, b1-i)
+		for d := 0; d < a.h.Dim; d += a.wide {
+			f := a.columns(&a.rows, d, rows)
+			t.c, t.in = out.at(i, d), nil
+			for j := 0; j <= i; j += longestRun {
+				t.k, t.triangle = min(longestRun, i+1-j), 0
+				if j+longestRun > i {
+					t.triangle = 1
+				}
+				t.a, t.b = w.at(i-w0, j), x.at(j, d)
+				t.next = t.a
+				a.run(f)
+				t.in = t.c
+			}
+		}
+	}
+}
+
+// columns is the tile for the columns of a head from d on.
+func (a *attention) columns(table *[5][9][2]func(*byte), d, rows int) func(*byte) {
+	width, masked := min(a.wide, a.h.Dim-d), 0
+	if rest := width % a.lanes; rest != 0 {
+		a.ws.tile.setMask(a.lanes, rest)
+		masked = 1
+	}
+	return table[(width+a.lanes-1)/a.lanes][rows][masked]
+}
+
+// AttentionGrad implements kernels.Kernels: parts are key heads. p is left as
+// it is.
+func (b *Backend) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h kernels.Heads) {
+	if !b.hasAttention(h) {
+		b.Backend.AttentionGrad(dq, dk, dv, do, p, q, k, v, h)
+		return
+	}
+	kernels.CheckAttentionGrad(dq, dk, dv, do, p, q, k, v, h)
+	c := b.newCall(attentionGradPart)
+	c.x = [8]view{viewOf(p), viewOf(q), viewOf(k), viewOf(v), viewOf(do), viewOf(dq), viewOf(dk), viewOf(dv)}
+	c.heads = h
+	b.dispatch(c, h.Seqs*h.KVHeads)
+}
+
+// attentionGradPart computes the gradients of one key head and its queries. The
+// sums of its groups are added in the order of tree(), on a stack whose bottom
+// is the result.
+func attentionGradPart(c *call, ws *workspace, part int) {
+	a := newAttention(c, ws, 2)
+	h := &a.h
+	seq, key := part/h.KVHeads, part%h.KVHeads
+	a.v = head(&c.x[3], h, h.KVHeads, seq, key)
+	a.transposeKeys(&a.v)
+	keys, values := a.stack(head(&c.x[6], h, h.KVHeads, seq, key), 0), a.stack(head(&c.x[7], h, h.KVHeads, seq, key), 1)
+	share := h.Heads / h.KVHeads
+	size := share / h.KVGroups
+	for group := range h.KVGroups {
+		for n := range size {
+			i := key*share + group*size + n
+			a.bind(c, seq, i)
+			a.do = head(&c.x[4], h, h.Heads, seq, i)
+			dq := head(&c.x[5], h, h.Heads, seq, i)
+			a.queryHead(&dq, keys.next(), values.next(), n == 0)
+		}
+		keys.push(&a)
+		values.push(&a)
+	}
+	keys.finish(&a)
+	values.finish(&a)
+}
+
+// queryHead writes the gradient of one head's queries, and continues those of
+// its keys and values; first starts them from +0.
+func (a *attention) queryHead(dq, dk, dv *view, first bool) {
+	ds := view{a.ds, queryBlock, a.h.T, a.ld}
+	for b0 := 0; b0 < a.h.T; b0 += queryBlock {
+		b1 := min(b0+queryBlock, a.h.T)
+		a.products(&a.do, b0, b1)
+		for t := b0; t < b1; t++ {
+			a.softmaxGrad(t, a.scores[(t-b0)*a.ld:], a.ds[(t-b0)*a.ld:])
+		}
+		a.attend(dq, &ds, b0, &a.k, b0, b1)
+		a.accumulate(dk, &ds, b0, &a.q, b0, b1, first)
+		a.accumulate(dv, &a.p, 0, &a.do, b0, b1, first)
+	}
+}
+
+func (a *attention) softmaxGrad(t int, dp, ds []float32) {
+	ws, n := a.ws, t+1
+	p := a.p.at(t, 0)
+	mean := ws.rowOf(a.lanesDot, n, p, &dp[0])
+	ws.vec.s[0], ws.vec.s[1] = mean, a.scale
+	ws.rowOf(a.isa.softmaxGrad, n, &ds[0], p, &dp[0])
+}
+
+// accumulate continues the chains over queries t >= j of (w[t-w0][j], x[t]) in
+// out[j], by the queries t in [b0, b1).
+func (a *attention) accumulate(out, w *view, w0 int, x *view, b0, b1 int, first bool) {
+	t := &a.ws.tile
+	vectors := min(a.vectors, (a.h.Dim+a.lanes-1)/a.lanes)
+	high := a.colsMost[vectors]
+	t.lda, t.ldb, t.ldc, t.ldin = 4*w.stride, 4*x.stride, 4*out.stride, 4*out.stride
+	t.merges = 0
+	for j := 0; j < b1; j += high {
+		rows, from := high, b0
+		t.k, t.triangle = b1-b0, 0
+		if j >= b0 { // on the diagonal: the first query that sees key j is j
+			rows, from = min(high, b1-j), j
+			t.k, t.triangle = b1-j-rows, 1
+		}
+		for d := 0; d < a.h.Dim; d += a.wide {
+			f := a.columns(&a.cols, d, rows)
+			t.a, t.b, t.c = w.at(from-w0, j), x.at(from, d), out.at(j, d)
+			t.next, t.in = t.a, t.c
+			if first && t.triangle == 1 {
+				t.in = nil
+			}
+			a.run(f)
+		}
+	}
+}
+
+// stack holds the sums of groups, T x D each, of one gradient.
+type stack struct {
+	rows        [maxMerges + 2]view
+	leaves, top int
+}
+
+// stack makes the levels above the result; which tells keys from values.
+func (a *attention) stack(bottom view, which int) stack {
+	s := stack{}
+	s.rows[0] = bottom
+	above := bits.Len(uint(a.h.KVGroups)) - 1
+	n := a.h.T * a.h.Dim
+	room := a.ws.c.take(2 * above * n)[which*above*n:]
+	for i := range above {
+		s.rows[i+1] = view{room[i*n:], a.h.T, a.h.Dim, a.h.Dim}
+	}
+	return s
+}
+
+func (s *stack) next() *view { return &s.rows[s.top] }
+
+func (s *stack) push(a *attention) {
+	s.leaves++
+	s.top++
+	for n := s.leaves; n&1 == 0; n >>= 1 {
+		s.merge(a)
+	}
+}
+
+func (s *stack) finish(a *attention) {
+	for s.top > 1 {
+		s.merge(a)
+	}
+}
+
+// merge adds the upper of the two sums on top to the lower.
+func (s *stack) merge(a *attention) {
+	s.top--
+	to, from := &s.rows[s.top-1], &s.rows[s.top]
+	for t := range a.h.T {
+		a.ws.rowOf(a.add, a.h.Dim, to.at(t, 0), to.at(t, 0), from.at(t, 0))
+	}
+}

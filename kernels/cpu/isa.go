@@ -1,0 +1,40 @@
+package cpu
+
+// tileTable holds the register tiles of an instruction set.
+type tileTable struct {
+	// rows and cols by vectors, rows, and masking of the last vector; cols
+	// reads k-major A.
+	rows, cols [5][9][2]func(*byte)
+	// rowsMost and colsMost are the rows of the highest tile, by vectors.
+	rowsMost, colsMost [5]int
+	// transpose: dst[k*ldd+i] = src[i*lds+k] for i < lanes and k < n, a multiple
+	// of lanes; strides in bytes.
+	transpose func(dst *float32, ldd int, src *float32, lds int, n int)
+}
+
+// vectorTable holds the kernels over vectors; each takes a *vectorArgs.
+type vectorTable struct {
+	fill, scale, addConst, add, residual, larger,
+	lanesDot, norm, normSum, normSumWeight, normWeight, normGrad, normGradAdd,
+	rope, scaleMax, rowMax, expSum, divide, divideScale, softmaxGrad,
+	swiglu, swigluGrad, adamw, sgd func(*byte)
+}
+
+// isa is an instruction set of this processor.
+type isa struct {
+	name  string
+	lanes int // floats of a vector
+	// Vectors of the tiles that the products use, for row-major and k-major A.
+	rowsWide, colsWide int
+	tileTable
+	vectorTable
+	// panels, by vectors, packs k rows of np panels; dst has panel after panel,
+	// ps bytes apart.
+	panels [5]func(dst *float32, ps int, src *float32, lds int, k int, np int)
+	// strips is panels for at most 8 floats of width bytes; it writes 32 bytes.
+	strips func(dst *float32, ps int, src *float32, lds int, k int, np int, width int)
+	// hash digests float32; nil where plain Go is as fast.
+	hash func(*byte)
+	// control reads the floating-point control register.
+	control func() uint32
+}

@@ -1,0 +1,25 @@
+package cpu
+
+import "golang.org/x/sys/cpu"
+
+// detect lists the instruction sets of this processor, the best one first.
+func detect() []*isa {
+	var found []*isa
+	x := &cpu.X86
+	avx2 := x.HasAVX2 && x.HasFMA && x.HasBMI2 && x.HasPOPCNT
+	if avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		s := &isa{name: AVX512, lanes: 16, rowsWide: 4, colsWide: 3, tileTable: tilesAVX512(), vectorTable: vectorsAVX512()}
+		s.panels[3], s.panels[4] = panels3AVX512, panels4AVX512
+		s.hash = hashAVX512
+		found = append(found, s)
+	}
+	if avx2 {
+		s := &isa{name: AVX2, lanes: 8, rowsWide: 2, colsWide: 2, tileTable: tilesAVX2(), vectorTable: vectorsAVX2()}
+		s.panels[2] = panels2AVX2
+		found = append(found, s)
+	}
+	for _, s := range found {
+		s.strips, s.control = strips, floatControl
+	}
+	return found
+}

@@ -1,0 +1,180 @@
+package cpu
+
+// multiplication is the part of a product that one thread computes: rows
+// [m0, m1) and columns [n0, n1) of C.
+type multiplication struct {
+	*isa
+	*product
+	ws             *workspace
+	m0, m1, n0, n1 int
+
+	vectors, wide, high int // the tile: vectors, columns, rows
+	nc                  int // columns whose B is packed at once
+	packed              bool
+	sums                []float32 // levels of the stack from 1 on
+	ldSums, level       int       // stride of a row and size of a level in them; 0, or one tile's if they outlive no tile
+	whole               bool      // the chains of a tile run to their end at once
+
+	strip0, strip1 int // rows whose A is packed (tn)
+	stripStep      *step
+}
+
+// blockN is about how many columns of B are packed at once.
+const blockN = 768
+
+// directRows is the number of rows up to which packing B does not pay.
+const directRows = 12
+
+// run computes the part: for each block of columns and of k, B is packed, and
+// the panels of A pass over it.
+func (r *multiplication) run() {
+	n := r.n1 - r.n0
+	r.vectors, r.high = r.shape(r.layout, n)
+	r.wide = r.vectors * r.lanes
+	r.nc = roundUp((n+(n+blockN-1)/blockN-1)/((n+blockN-1)/blockN), r.wide)
+	r.packed = r.layout == nt || r.m1-r.m0 > directRows
+	p := planner{steps: r.ws.steps[:0]}
+	if r.layout == tn {
+		p.chain(0, 0, r.term[0].k, 0)
+	} else {
+		p.grouped(r.product)
+	}
+	r.ws.steps = p.steps
+	count, longest := p.blocks()
+	r.reserve(p.levels-1, count, longest)
+	for jc := r.n0; jc < r.n1; jc += r.nc {
+		for at := 0; at < len(p.steps); {
+			end := at
+			for !p.steps[end].last {
+				end++
+			}
+			end++
+			r.block(p.steps[at:end], jc, min(r.nc, r.n1-jc))
+			at = end
+		}
+	}
+}
+
+// reserve sizes the buffers for packed operands and for levels of sums. Where
+// all k fit one block, the levels of a tile are forgotten with the tile.
+func (r *multiplication) reserve(levels, blocks, longest int) {
+	if r.packed {
+		r.ws.b.take(r.nc * longest)
+	}
+	if r.layout == tn {
+		r.ws.a.take(stripPanels * r.panelSize(longest))
+	}
+	r.whole = blocks == 1
+	r.ldSums, r.level = r.wide, r.high*r.wide
+	if !r.whole {
+		r.ldSums, r.level = r.nc, (r.m1-r.m0)*r.nc
+	}
+	if levels > 0 {
+		r.sums = r.ws.c.take(levels * r.level)
+	}
+}
+
+// block runs steps whose B fits the buffer over columns [jc, jc+w).
+func (r *multiplication) block(steps []step, jc, w int) {
+	if r.packed {
+		for i := range steps {
+			r.packB(&steps[i], jc, w)
+		}
+	}
+	r.strip1 = 0
+	for i := r.m0; i < r.m1; i += r.high {
+		r.panel(steps, i, jc, w)
+	}
+}
+
+// panel computes the tiles of one panel of rows. It is a function of its own,
+// with a frame, so that the scheduler can stop the goroutine between panels.
+//
+//go:noinline
+func (r *multiplication) panel(steps []step, i, jc, w int) {
+	rows := min(r.high, r.m1-i)
+	if r.layout == tn && i >= r.strip1 {
+		r.packA(&steps[0], i)
+	}
+	for j := 0; j < w; j += r.wide {
+		width := min(r.wide, w-j)
+		vectors, masked := (width+r.lanes-1)/r.lanes, 0
+		if rest := width % r.lanes; rest != 0 {
+			r.ws.tile.setMask(r.lanes, rest)
+			masked = 1
+		}
+		table := &r.rows
+		if r.layout == tn {
+			table = &r.cols
+		}
+		f := table[vectors][rows][masked]
+		for s := range steps {
+			r.tile(&steps[s], i, jc, j, w, vectors)
+			r.ws.tile.call(f)
+		}
+	}
+}
+
+// tile sets the arguments of one step of the tile at row i and column jc+j.
+func (r *multiplication) tile(s *step, i, jc, j, w, vectors int) {
+	t := &r.ws.tile
+	t.k, t.triangle = s.n, 0
+	if s.n > 0 {
+		r.setA(s, i, j/r.wide)
+		r.setB(s, jc, j, w, vectors)
+	}
+	t.c, t.ldc = r.sum(s.store, i, jc, j)
+	t.in = nil
+	if s.load >= 0 {
+		t.in, t.ldin = r.sum(s.load, i, jc, j)
+	}
+	t.merges = s.merges
+	for m := range s.merges {
+		t.merge[m].p, t.merge[m].ld = r.sum(s.store+s.merges-1-m, i, jc, j)
+	}
+}
+
+// setA points to A, and to the row of the next panel that this tile fetches.
+func (r *multiplication) setA(s *step, i, tile int) {
+	t, a := &r.ws.tile, &r.term[s.term].a
+	if r.layout == tn {
+		size := r.panelSize(s.n)
+		at := (i - r.strip0) / r.high * size
+		rows := min(r.high, r.m1-i)
+		t.a, t.lda = ptr(r.ws.a.data, at), 4*rows
+		t.next = t.a
+		if i+r.high < r.strip1 {
+			t.next = ptr(r.ws.a.data, at+size)
+		}
+		return
+	}
+	t.a, t.lda = a.at(i, s.k0), 4*a.stride
+	t.next = t.a
+	if next := i + r.high + tile; tile < r.high && next < r.m1 {
+		t.next = a.at(next, s.k0)
+	}
+}
+
+// setB points to B, packed or where it lies.
+func (r *multiplication) setB(s *step, jc, j, w, vectors int) {
+	t := &r.ws.tile
+	if !r.packed {
+		b := &r.term[s.term].b
+		t.b, t.ldb = b.at(s.k0, jc+j), 4*b.stride
+		return
+	}
+	t.b = ptr(r.ws.b.data, s.pack*r.nc+j*s.n)
+	t.ldb = 4 * vectors * r.lanes
+}
+
+// sum is where a level of the stack holds the tile.
+func (r *multiplication) sum(level, i, jc, j int) (*float32, int) {
+	if level == 0 {
+		return r.c.at(i, jc+j), 4 * r.c.stride
+	}
+	at := (level - 1) * r.level
+	if !r.whole {
+		at += (i-r.m0)*r.nc + j
+	}
+	return ptr(r.sums, at), 4 * r.ldSums
+}

@@ -1,0 +1,163 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// call is one kernel, cut into parts that threads take one after another.
+type call struct {
+	run   func(c *call, ws *workspace, part int) // a plain function: a closure would be allocated
+	parts int
+	next  atomic.Int64
+	done  sync.WaitGroup // parts
+	refs  atomic.Int32   // the caller, and every place in the queue
+	b     *Backend
+	mu    sync.Mutex // guards results that parts add to
+	operands
+}
+
+// workspace is what one thread needs to compute a part.
+type workspace struct {
+	tile  tileArgs
+	vec   vectorArgs
+	hash  hashArgs
+	a, b  memory // packed operands
+	c     memory // sums of groups
+	steps []step
+}
+
+// memory is reusable scratch.
+type memory struct{ data []float32 }
+
+// take is n elements at a multiple of 64 bytes, of unknown content.
+func (m *memory) take(n int) []float32 {
+	if len(m.data) < n {
+		x := make([]float32, n+16)
+		skip := (64 - int(uintptr(unsafe.Pointer(unsafe.SliceData(x)))%64)) % 64 / 4
+		m.data = x[skip : skip+n]
+	}
+	return m.data[:n]
+}
+
+// start makes the workers. They end when the backend is no longer used.
+func (b *Backend) start() {
+	if b.threads == 1 {
+		return
+	}
+	b.jobs = make(chan *call, 2*b.threads)
+	for range b.threads - 1 {
+		go work(b.jobs)
+	}
+	runtime.AddCleanup(b, func(jobs chan *call) { close(jobs) }, b.jobs)
+}
+
+func work(jobs chan *call) {
+	for c := range jobs {
+		c.help()
+		c.drop()
+	}
+}
+
+// help computes parts until none is left.
+func (c *call) help() {
+	if c.next.Load() >= int64(c.parts) {
+		return
+	}
+	ws := c.b.lendWorkspace()
+	c.b.checkControl()
+	for {
+		i := int(c.next.Add(1)) - 1
+		if i >= c.parts {
+			break
+		}
+		c.run(c, ws, i)
+		c.done.Done()
+	}
+	c.b.returnWorkspace(ws)
+}
+
+// newCall lends a call to be filled in; dispatch takes it back.
+func (b *Backend) newCall(run func(c *call, ws *workspace, part int)) *call {
+	b.mu.Lock()
+	var c *call
+	if n := len(b.idle); n > 0 {
+		c, b.idle = b.idle[n-1], b.idle[:n-1]
+	}
+	b.mu.Unlock()
+	if c == nil {
+		c = &call{}
+	}
+	c.b, c.run = b, run
+	return c
+}
+
+// dispatch runs all parts, on this thread and those that are free, and returns
+// when they are done. Workers that come late find nothing left.
+func (b *Backend) dispatch(c *call, parts int) {
+	c.parts = parts
+	c.next.Store(0)
+	c.refs.Store(1)
+	c.done.Add(parts)
+	for range min(b.threads, parts) - 1 {
+		c.refs.Add(1)
+		select {
+		case b.jobs <- c:
+		default:
+			c.refs.Add(-1)
+		}
+	}
+	c.help()
+	c.done.Wait()
+	c.drop()
+}
+
+// drop gives up one reference; the last one makes the call reusable.
+func (c *call) drop() {
+	if c.refs.Add(-1) > 0 {
+		return
+	}
+	b := c.b
+	c.b, c.operands = nil, operands{}
+	b.mu.Lock()
+	b.idle = append(b.idle, c)
+	b.mu.Unlock()
+}
+
+func (b *Backend) lendWorkspace() *workspace {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.workspaces); n > 0 {
+		ws := b.workspaces[n-1]
+		b.workspaces = b.workspaces[:n-1]
+		return ws
+	}
+	return &workspace{}
+}
+
+func (b *Backend) returnWorkspace(ws *workspace) {
+	b.mu.Lock()
+	b.workspaces = append(b.workspaces, ws)
+	b.mu.Unlock()
+}
+
+// Bits of the floating-point control register: flush to zero, rounding mode,
+// denormals are zero.
+const (
+	flushToZero      = 1 << 15
+	roundingMode     = 3 << 13
+	denormalsAreZero = 1 << 6
+)
+
+// checkControl records a fault if this thread rounds or flushes otherwise.
+func (b *Backend) checkControl() {
+	if m := b.isa.control(); m&(flushToZero|roundingMode|denormalsAreZero) != 0 {
+		b.fail(fmt.Errorf("%s: a thread computes with MXCSR %#x: want round to nearest, subnormals kept", b.Name(), m))
+	}
+}
+
+// fail keeps the first fault.
+func (b *Backend) fail(err error) { b.fault.CompareAndSwap(nil, &err) }
