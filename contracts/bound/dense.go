@@ -31,7 +31,7 @@ func NewDense(be kernels.Backend, c model.Config, seqs int) (*Dense, error) {
 		return nil, err
 	}
 	d := &Dense{be: be, model: m}
-	if d.acts, err = m.NewActs(seqs); err != nil {
+	if d.acts, err = m.NewActs(be, seqs); err != nil {
 		return nil, err
 	}
 	for _, part := range []struct {

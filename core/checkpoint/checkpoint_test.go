@@ -39,7 +39,7 @@ func store(t *testing.T, root string) {
 	rects, data := grid()
 	m := Manifest{Schema: Schema, Arithmetic: kernels.Arithmetic, Step: 3, Counter: 2}
 	for rank, part := range [][2]int{{0, 2}, {2, 5}} {
-		f, err := Save(Pending(root, 3), rank, rects[part[0]:part[1]], map[string]string{"rank": "x"},
+		f, err := Save(Pending(root, 3), rank, rects[part[0]:part[1]], Metadata(3, 2),
 			func(i int) ([]float32, error) { return data[part[0]+i], nil })
 		if err != nil {
 			t.Fatal(err)
@@ -97,6 +97,8 @@ func TestManifestRefusals(t *testing.T) {
 		{`"arithmetic": 1`, `"arithmetic": 2`, "arithmetic version 2"},
 		{`"counter": 2`, `"counter": 4`, "counter 4"},
 		{FileName(0), "../" + FileName(0), "must not leave"},
+		{`"step": 3`, `"step": 2`, "says step 3, the manifest 2"},
+		{`"counter": 2`, `"counter": 1`, "says counter 2, the manifest 1"},
 	} {
 		root := t.TempDir()
 		store(t, root)
@@ -118,10 +120,10 @@ func TestManifestRefusals(t *testing.T) {
 }
 
 func TestReplacedAndLatest(t *testing.T) {
-	root := t.TempDir()
+	root := filepath.Join(t.TempDir(), "run[1]") // no pattern
 	store(t, root)
 	store(t, root) // the same step again
-	f, err := Save(Pending(root, 12), 0, nil, nil, nil)
+	f, err := Save(Pending(root, 12), 0, nil, Metadata(12, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +188,11 @@ func FuzzHeader(f *testing.F) {
 	f.Add(sample(f))
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		rects, err := readHeader(bytes.NewReader(b), int64(len(b)))
+		x, err := readHeader(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
-		for _, r := range rects {
+		for _, r := range x.rects {
 			if 4*r.Len() > len(b) {
 				t.Fatalf("%v is larger than the file", r)
 			}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -85,12 +87,39 @@ func Complete(root string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	final := filepath.Join(root, DirName(m.Step))
-	if err := os.RemoveAll(final); err != nil {
+	final, old := filepath.Join(root, DirName(m.Step)), Pending(root, m.Step)+".old"
+	if err := os.RemoveAll(old); err != nil {
 		return err
 	}
-	return os.Rename(pending, final)
+	if err := os.Rename(final, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(pending, final); err != nil {
+		return err
+	}
+	if err := syncDir(root); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
 }
+
+// syncDir makes the entries of a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Metadata is what every file repeats of the manifest, so that neither can be
+// changed alone.
+func Metadata(step, counter int) map[string]string {
+	return map[string]string{"schema": Schema, "step": strconv.Itoa(step), "counter": strconv.Itoa(counter)}
+}
+
+// Clear removes what an earlier, unfinished checkpoint of the step left behind.
+func Clear(root string, step int) error { return os.RemoveAll(Pending(root, step)) }
 
 // Checkpoint is an open, checked checkpoint; it may be read by several ranks at
 // once.
@@ -139,15 +168,24 @@ func latest(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, ManifestName)); err == nil {
 		return dir, nil
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "step-*", ManifestName))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", err
 	}
-	if len(found) == 0 {
+	name, newest := "", -1
+	for _, e := range entries {
+		var step int
+		if n, err := fmt.Sscanf(e.Name(), "step-%d", &step); err != nil || n != 1 || e.Name() != DirName(step) || step <= newest {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), ManifestName)); err == nil {
+			name, newest = e.Name(), step
+		}
+	}
+	if name == "" {
 		return "", fmt.Errorf("%s: no complete checkpoint (%s) in it", dir, ManifestName)
 	}
-	slices.Sort(found)
-	return filepath.Dir(found[len(found)-1]), nil
+	return filepath.Join(dir, name), nil
 }
 
 func (c *Checkpoint) add(f File) error {
@@ -174,6 +212,12 @@ func (c *Checkpoint) add(f File) error {
 	of, err := open(path)
 	if err != nil {
 		return err
+	}
+	for key, want := range Metadata(c.Manifest.Step, c.Manifest.Counter) {
+		if got := of.metadata[key]; got != want {
+			of.f.Close()
+			return fmt.Errorf("%s: says %s %s, the manifest %s", path, key, got, want)
+		}
 	}
 	c.files = append(c.files, of)
 	return nil

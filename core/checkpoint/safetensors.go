@@ -119,8 +119,9 @@ func Write(w io.Writer, rects []Rect, metadata map[string]string, element func(i
 
 // file is an open safetensors file.
 type file struct {
-	f     *os.File
-	rects []stored
+	f        *os.File
+	rects    []stored
+	metadata map[string]string
 }
 
 // stored is a rectangle with its place in the file.
@@ -137,9 +138,10 @@ func open(path string) (*file, error) {
 	}
 	st, err := f.Stat()
 	if err == nil {
-		var rects []stored
-		if rects, err = readHeader(f, st.Size()); err == nil {
-			return &file{f, rects}, nil
+		var out *file
+		if out, err = readHeader(f, st.Size()); err == nil {
+			out.f = f
+			return out, nil
 		}
 	}
 	f.Close()
@@ -148,7 +150,7 @@ func open(path string) (*file, error) {
 
 // readHeader reads and checks the header of size bytes of safetensors: offsets
 // lie within the data, follow each other and fit the shapes.
-func readHeader(r io.ReaderAt, size int64) ([]stored, error) {
+func readHeader(r io.ReaderAt, size int64) (*file, error) {
 	in := io.NewSectionReader(r, 0, size)
 	var n [8]byte
 	if _, err := io.ReadFull(in, n[:]); err != nil {
@@ -165,14 +167,18 @@ func readHeader(r io.ReaderAt, size int64) ([]stored, error) {
 	return parse(h, 8+int64(length), size)
 }
 
-func parse(h []byte, base, size int64) ([]stored, error) {
+func parse(h []byte, base, size int64) (*file, error) {
 	var rects []stored
+	out := &file{}
 	var head map[string]json.RawMessage
 	if err := json.Unmarshal(h, &head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	for name, raw := range head {
 		if name == "__metadata__" {
+			if err := json.Unmarshal(raw, &out.metadata); err != nil {
+				return nil, fmt.Errorf("metadata: %w", err)
+			}
 			continue
 		}
 		var e entry
@@ -202,7 +208,8 @@ func parse(h []byte, base, size int64) ([]stored, error) {
 	if end != size {
 		return nil, fmt.Errorf("data ends at %d, the file at %d", end, size)
 	}
-	return rects, nil
+	out.rects = rects
+	return out, nil
 }
 
 // copyOverlap copies what r shares with the wanted rectangle into dst, which

@@ -14,6 +14,10 @@ var ErrQueueClosed = errors.New("queue is closed")
 // made by Split) beside the caller's computation. After the first error the
 // functions that follow are dropped, since a failed group stays failed.
 type Queue struct {
+	// Submitted, where set before the first SubmitFor, is told what was handed
+	// over, when it was: the evidence that work was issued beside a computation.
+	Submitted func(Label)
+
 	ctx  context.Context
 	done chan struct{} // closed when the goroutine has ended
 
@@ -47,6 +51,15 @@ func (q *Queue) Submit(f func(context.Context) error) {
 	}
 	q.tasks = append(q.tasks, f)
 	q.change.Broadcast()
+}
+
+// SubmitFor is Submit of work described by l, which f's operations are recorded
+// under.
+func (q *Queue) SubmitFor(l Label, f func(context.Context) error) {
+	if q.Submitted != nil {
+		q.Submitted(l)
+	}
+	q.Submit(func(ctx context.Context) error { return f(WithLabel(ctx, l)) })
 }
 
 // Wait blocks until all submitted functions have run, or been dropped, and

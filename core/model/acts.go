@@ -68,13 +68,13 @@ func (a *Acts) layout(m *Model, seqs int, mem *arena) {
 	}
 }
 
-// NewActs allocates the activations of one micro-batch of at most seqs
-// sequences.
-func (m *Model) NewActs(seqs int) (*Acts, error) {
+// NewActs allocates from mem, the model's backend or a decorator of it, the
+// activations of one micro-batch of at most seqs sequences.
+func (m *Model) NewActs(mem kernels.Memory, seqs int) (*Acts, error) {
 	a := &Acts{cap: seqs, blocks: make([]blockActs, m.part.Layers.Len())}
 	var count arena
 	a.layout(m, seqs, &count)
-	buf, err := m.be.Alloc(count.off)
+	buf, err := mem.Alloc(count.off)
 	if err != nil {
 		return nil, fmt.Errorf("activations of %d sequences: %w", seqs, err)
 	}

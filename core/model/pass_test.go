@@ -164,7 +164,7 @@ func newRun(t *testing.T, c Config, seqs int) *run {
 	}
 	m.BindLoss(r.loss)
 	m.Hooks = r
-	if r.acts, err = m.NewActs(seqs); err != nil {
+	if r.acts, err = m.NewActs(be, seqs); err != nil {
 		t.Fatal(err)
 	}
 	return r

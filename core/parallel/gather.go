@@ -185,7 +185,7 @@ func (g *gather) release(u int) error {
 		g.s.be.Fill(st.buf, math.NaN())
 	}
 	g.s.Model.BindWeights(src, kernels.Tensor{})
-	g.s.Meter.Free(MemWeights, st.buf)
+	g.s.Meter.Free(st.buf)
 	*st = gathered{}
 	return nil
 }

@@ -26,7 +26,7 @@ func NewCounter(m *Meter, what string, length, n int) (*Counter, error) {
 	if !shard.IsPowerOfTwo(n) {
 		return nil, fmt.Errorf("%d logical workers on one rank: must be a power of two", n)
 	}
-	c := &Counter{be: m.Backend, n: n}
+	c := &Counter{be: m.For(what), n: n}
 	for range bits.Len(uint(n)) {
 		t, err := m.Alloc(what, length)
 		if err != nil {

@@ -222,21 +222,32 @@ func TestMeterCounts(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	check("at first", Usage{MemWeights, 0, 0}, Usage{MemGrads, 0, 0}, Usage{MemMoments, 0, 0}, Usage{"state", 0, 0})
+	rest := func(acts, other int64) []Usage {
+		return []Usage{{MemActivations, acts, acts}, {MemOther, other, other}}
+	}
+	usage := func(acts, other, weights, weightsPeak, grads, gradsPeak, moments, state, statePeak int64) []Usage {
+		out := []Usage{{MemWeights, weights, weightsPeak}, {MemGrads, grads, gradsPeak}, {MemMoments, moments, moments}}
+		return append(append(out, rest(acts, other)...), Usage{"state", state, statePeak})
+	}
+	check("at first", usage(0, 0, 0, 0, 0, 0, 0, 0, 0)...)
 	w := alloc(MemWeights, 10)
 	g := alloc(MemGrads, 100)
-	m.Free(MemGrads, g)
+	m.Free(g)
 	alloc(MemMoments, 20)
-	alloc(MemOther, 1000) // not part of the state
-	check("after a peak", Usage{MemWeights, 40, 40}, Usage{MemGrads, 0, 400}, Usage{MemMoments, 80, 80}, Usage{"state", 120, 440})
-	check("peaks start again", Usage{MemWeights, 40, 40}, Usage{MemGrads, 0, 0}, Usage{MemMoments, 80, 80}, Usage{"state", 120, 120})
-	m.Free(MemWeights, w)
-	check("after a release", Usage{MemWeights, 0, 40}, Usage{MemGrads, 0, 0}, Usage{MemMoments, 80, 80}, Usage{"state", 80, 120})
-	if live, _ := be.Live(); live != 4*1020 {
+	alloc(MemOther, 1000)    // not part of the state
+	alloc(MemEvidence, 5000) // nor of any figure
+	if _, err := m.For(MemActivations).Alloc(3); err != nil {
+		t.Fatal(err)
+	}
+	check("after a peak", usage(12, 4000, 40, 40, 0, 400, 80, 120, 440)...)
+	check("peaks start again", usage(12, 4000, 40, 40, 0, 0, 80, 120, 120)...)
+	m.Free(w)
+	check("after a release", usage(12, 4000, 0, 40, 0, 0, 80, 80, 120)...)
+	if live, _ := be.Live(); live != 4*6023 {
 		t.Errorf("the backend has %d bytes in use", live)
 	}
 	if _, err := m.Alloc(MemGrads, -1); err == nil || !strings.Contains(err.Error(), "grads of -1 elements") {
 		t.Errorf("an impossible allocation: %v", err)
 	}
-	check("after an error", Usage{MemWeights, 0, 0}, Usage{MemGrads, 0, 0}, Usage{MemMoments, 80, 80}, Usage{"state", 80, 80})
+	check("after an error", usage(12, 4000, 0, 0, 0, 0, 80, 80, 80)...)
 }

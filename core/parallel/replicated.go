@@ -127,10 +127,8 @@ func (r *replicated) After(_ context.Context, u int, ph model.Phase) error {
 // issue hands the all-reduce of unit u to the queue.
 func (r *replicated) issue(u int) {
 	unit, x := &r.layout.Units[u], r.unit(r.grads.Acc(), u)
-	r.Evidence.Record(trace.Event{Kind: trace.KindIssue, Step: r.step, Unit: unit.Name})
-	label := r.label(unit.Name, unit.Range)
-	r.Queue.Submit(func(ctx context.Context) error {
-		return r.Overlap.AllReduce(comm.WithLabel(ctx, label), x, kernels.Sum)
+	r.Queue.SubmitFor(r.label(unit.Name, unit.Range), func(ctx context.Context) error {
+		return r.Overlap.AllReduce(ctx, x, kernels.Sum)
 	})
 }
 

@@ -185,7 +185,7 @@ func (s *sharded) scatter(ctx context.Context, u int) error {
 		s.shards.Fold(at, s.item.Index)
 	}
 	if s.full.Absent() {
-		s.Meter.Free(MemGrads, g)
+		s.Meter.Free(g)
 		s.unitG[u] = kernels.Tensor{}
 		s.Model.BindGrads(u, kernels.Tensor{})
 	}

@@ -79,7 +79,7 @@ type Setup struct {
 // New makes the updater of the plan's ZeRO stage.
 func New(s Setup) (Updater, error) {
 	n := len(s.Plan.RankWorkers(s.Model.Config(), 0))
-	b := &base{Setup: s, be: s.Meter.Backend, layout: &s.Model.Layout, workers: n}
+	b := &base{Setup: s, be: s.Meter.For(MemOther), layout: &s.Model.Layout, workers: n}
 	var err error
 	if b.loss, err = NewCounter(s.Meter, MemOther, 1, n); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (b *base) label(name string, r shard.Range) comm.Label {
 	return comm.Label{Group: "dp", Tensor: name, Lo: int64(r.Lo), Hi: int64(r.Hi), Step: b.step}
 }
 
-// unitsOf lists the units that have weights in the rank's parameter buffer.
+// held lists the units that have weights in the rank's parameter buffer.
 func (b *base) held() []int {
 	var out []int
 	for u := range b.layout.Units {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -119,8 +118,15 @@ func (r *rank) save(ctx context.Context, step int) error {
 	for i := range xs {
 		rects[i] = xs[i].Rect
 	}
-	meta := map[string]string{"schema": checkpoint.Schema, "step": strconv.Itoa(step + 1), "rank": strconv.Itoa(r.id)}
-	f, err := checkpoint.Save(checkpoint.Pending(root, step+1), r.id, rects, meta, func(i int) ([]float32, error) {
+	if r.id == 0 {
+		if err := checkpoint.Clear(root, step+1); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+	}
+	if err := r.mesh.World.Barrier(ctx); err != nil {
+		return err
+	}
+	f, err := checkpoint.Save(checkpoint.Pending(root, step+1), r.id, rects, checkpoint.Metadata(step+1, r.counter), func(i int) ([]float32, error) {
 		x := make([]float32, xs[i].at.Len())
 		return x, r.be.Read(x, xs[i].at)
 	})

@@ -79,6 +79,9 @@ func (l *labelled) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.O
 
 // Before implements model.Hooks: it notes where the model is.
 func (c *chunk) Before(ctx context.Context, u int, ph model.Phase) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	c.at.unit = c.model.Layout.Units[u].Name
 	return c.Updater.Before(ctx, u, ph)
 }
@@ -148,7 +151,7 @@ func (c *chunk) acts() (*model.Acts, error) {
 		c.free = c.free[:n-1]
 		return a, nil
 	}
-	return c.model.NewActs(c.r.seqs)
+	return c.model.NewActs(c.r.meter.For(parallel.MemActivations), c.r.seqs)
 }
 
 // apply takes the optimizer's step on every piece, one call per run of equal
@@ -198,7 +201,7 @@ func (c *chunk) keepWeights() error {
 	pieces := c.Pieces()
 	if c.prev == nil {
 		for _, p := range pieces {
-			t, err := c.r.meter.Alloc(parallel.MemOther, p.Len())
+			t, err := c.r.meter.Alloc(parallel.MemEvidence, p.Len())
 			if err != nil {
 				return err
 			}

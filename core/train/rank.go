@@ -97,7 +97,9 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		return err
 	}
 	r.meter.Backend = r.be
+	r.be = r.meter.For(parallel.MemOther)
 	r.queue = comm.NewQueue(ctx)
+	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
 	r.seqs = parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
 	for _, part := range cfg.Plan.Parts(cfg.Model, r.mesh.At) {
 		c, err := r.newChunk(part)

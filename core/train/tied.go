@@ -46,7 +46,7 @@ func (r *rank) receiveAdd(ctx context.Context, x kernels.Tensor) error {
 	if err != nil {
 		return err
 	}
-	defer r.meter.Free(parallel.MemOther, buf)
+	defer r.meter.Free(buf)
 	if err := r.mesh.PP.Recv(ctx, buf, r.mesh.PP.Size()-1); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func newPart[T ref.Float](c model.Config, p model.Part, seed uint64, seqs int) (
 		m.BindGrads(u, r.grads.Range(x.Lo, x.Hi))
 	}
 	m.BindLoss(r.loss)
-	r.acts, err = m.NewActs(seqs)
+	r.acts, err = m.NewActs(be, seqs)
 	return r, err
 }
 
