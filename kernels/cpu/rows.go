@@ -119,7 +119,7 @@ func rmsNormPart(c *call, ws *workspace, part int) {
 		r := 1 / root(s/float32(h)+c.s[0])
 		c.x[1].data[i] = r
 		ws.vec.s[0] = r
-		ws.streamRow(c.stream, c.b.isa.norm, h, y, x, ptr(c.x[3].data, 0))
+		ws.streamRow(c.stream, c.b.isa.norm, h, y, x, ptr(c.x[3].data, 0), ptr(c.x[2].data, min(i+1, hi-1)*h))
 	}
 }
 
@@ -135,6 +135,10 @@ func (ws *workspace) streamRow(stream uint64, f func(*byte), n int, ps ...*float
 // root is the square root; through float64 it is correctly rounded for float32.
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
+// normBlock is about how many elements RMSNormGrad takes at a time on several
+// threads: the second of its passes finds them in a cache.
+const normBlock = 1 << 18
+
 // RMSNormGrad implements kernels.Kernels. On several threads dw, whose rows run
 // in order, is a pass of its own, shared by columns; it comes first, since dx
 // may lie on dy.
@@ -144,52 +148,62 @@ func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 		return
 	}
 	kernels.CheckRMSNormGrad(dx, dw, dy, x, rstd, w, res)
-	if x.Rows == 0 {
-		return
-	}
 	shared := b.threads > 1 && x.Len() > soloElements && x.Cols > 64
+	rows := x.Rows
 	if shared {
-		c := b.newCall(normWeightPart)
-		c.x[0], c.x[1], c.x[2], c.x[3] = viewOf(dw), viewOf(dy), viewOf(x), viewOf(rstd)
-		c.parallelColumns(x.Rows, x.Cols)
+		rows = max(normBlock/x.Cols, 4*b.threads)
 	}
-	c := b.newCall(normGradPart)
-	c.x = [8]view{viewOf(dx), viewOf(x), viewOf(dy), viewOf(w), viewOf(res), viewOf(rstd), viewOf(dw)}
-	if !shared {
-		c.rows, c.cols, c.perPart, c.first = x.Rows, x.Cols, x.Rows, 1
+	for lo := 0; lo < x.Rows; lo += rows {
+		n := min(rows, x.Rows-lo)
+		if shared {
+			c := b.newCall(normWeightPart)
+			c.x = [8]view{viewOf(dw), viewOf(dy), viewOf(x), viewOf(rstd)}
+			c.first = lo
+			c.parallelColumns(n, x.Cols)
+		}
+		c := b.newCall(normGradPart)
+		c.x = [8]view{viewOf(dx), viewOf(x), viewOf(dy), viewOf(w), viewOf(res), viewOf(rstd)}
+		if 12*x.Len() >= streamFrom && x.Cols%16 == 0 {
+			c.stream = streams(c.x[:5], 1)
+		}
+		if c.first = lo; shared {
+			c.parallelWholeRows(n, x.Cols)
+			continue
+		}
+		c.x[6] = viewOf(dw)
+		c.rows, c.cols, c.perPart = n, x.Cols, n
 		b.dispatch(c, 1)
-		return
 	}
-	c.parallelWholeRows(x.Rows, x.Cols)
 }
 
 func normWeightPart(c *call, ws *workspace, part int) {
 	j0, j1 := c.columns(part)
-	for i := range c.rows {
+	for i := c.first; i < c.first+c.rows; i++ {
 		ws.vec.s[0] = c.x[3].data[i]
 		at := i*c.cols + j0
 		ws.rowOf(c.b.isa.normWeight, j1-j0, ptr(c.x[0].data, j0), ptr(c.x[1].data, at), ptr(c.x[2].data, at))
 	}
 }
 
+// normGradPart does the rows of a part: dx, and dw where it is given.
 func normGradPart(c *call, ws *workspace, part int) {
-	lo, hi := c.share(part)
-	h := c.cols
-	grad, res := c.b.isa.normGradAdd, c.x[4].data
+	s, h := c.b.isa, c.cols
+	grad, res := s.normGradAdd, c.x[4].data
 	if res == nil {
-		grad, res = c.b.isa.normGrad, c.x[0].data
+		grad, res = s.normGrad, c.x[0].data
 	}
-	sum := c.b.isa.normSum
-	if c.first == 1 {
-		sum = c.b.isa.normSumWeight
+	sum, dw := s.normSumWeight, c.x[6].data
+	if dw == nil {
+		sum, dw = s.normSum, c.x[3].data
 	}
-	w, dw := ptr(c.x[3].data, 0), ptr(c.x[6].data, 0)
-	for i := lo; i < hi; i++ {
-		at := i * h
+	w := ptr(c.x[3].data, 0)
+	lo, hi := c.share(part)
+	for i := c.first + lo; i < c.first+hi; i++ {
+		at, next := i*h, min(i+1, c.first+hi-1)*h
 		dx, x, dy := ptr(c.x[0].data, at), ptr(c.x[1].data, at), ptr(c.x[2].data, at)
 		ws.vec.s[0] = c.x[5].data[i]
-		ws.vec.s[1] = ws.rowOf(sum, h, x, dy, w, dw) / float32(h)
-		ws.rowOf(grad, h, dx, x, dy, w, ptr(res, at))
+		ws.vec.s[1] = ws.rowOf(sum, h, x, dy, w, ptr(dw, 0)) / float32(h)
+		ws.streamRow(c.stream, grad, h, dx, x, dy, w, ptr(c.x[1].data, next), ptr(c.x[2].data, next), ptr(res, at))
 	}
 }
 

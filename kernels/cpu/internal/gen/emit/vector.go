@@ -28,6 +28,7 @@ type Func struct {
 	args    reg.GPVirtual
 	ptr     []reg.GPVirtual
 	scalars map[int]reg.VecVirtual
+	kept    map[uint32]reg.VecVirtual
 }
 
 // Begin starts a function with a number of arrays and of scalars, which a wide
@@ -35,7 +36,7 @@ type Func struct {
 func Begin(s ISA, c *Constants, name string, arrays, scalars int) *Func {
 	build.TEXT(name+s.Name, build.NOSPLIT, "func(p *byte)")
 	build.Pragma("noescape")
-	f := &Func{ISA: s, Constants: c, N: build.GP64(), Off: build.GP64(), args: build.GP64(), scalars: map[int]reg.VecVirtual{}}
+	f := &Func{ISA: s, Constants: c, N: build.GP64(), Off: build.GP64(), args: build.GP64(), scalars: map[int]reg.VecVirtual{}, kept: map[uint32]reg.VecVirtual{}}
 	build.Load(build.Param("p"), f.args)
 	f.ResetN()
 	for i := range arrays {
@@ -85,8 +86,31 @@ func (f *Func) Scalar(i int) reg.VecVirtual {
 	return r
 }
 
-// Const is a register that holds v in all lanes.
-func (f *Func) Const(v float32) reg.VecVirtual { return f.Copy(f.Float(v)) }
+// Keep loads constants that a wide set, with its 32 registers, then keeps in
+// registers; else they stay in memory.
+func (f *Func) Keep(vs ...float32) {
+	for _, v := range vs {
+		if u := math.Float32bits(v); f.Wide() && f.kept[u] == nil {
+			f.kept[u] = f.Copy(f.Bits(u))
+		}
+	}
+}
+
+// Float is an operand that holds v in all lanes.
+func (f *Func) Float(v float32) operand.Op {
+	if r := f.kept[math.Float32bits(v)]; r != nil {
+		return r
+	}
+	return f.Constants.Float(v)
+}
+
+// Const is a register that holds v in all lanes, not to be written.
+func (f *Func) Const(v float32) reg.VecVirtual {
+	if r := f.kept[math.Float32bits(v)]; r != nil {
+		return r
+	}
+	return f.Copy(f.Float(v))
+}
 
 // Copy is a new register that holds m.
 func (f *Func) Copy(m operand.Op) reg.VecVirtual {
@@ -125,6 +149,14 @@ func (l Lane) Load(i int) reg.VecVirtual {
 		build.VMASKMOVPS(l.at(i), l.m, r)
 	}
 	return r
+}
+
+// Prefetch fetches the elements of array i. Memory that is not there does not
+// matter.
+func (l Lane) Prefetch(i int) {
+	if !l.part && l.disp%64 == 0 {
+		build.PREFETCHT0(l.at(i))
+	}
 }
 
 // Store writes the elements of array i.
@@ -324,7 +356,7 @@ func (f *Func) fold(x reg.VecVirtual, op func(x, y, z operand.Op)) reg.Register 
 // LaneMax runs body with accumulators that start at -Inf and returns their
 // maximum in lane 0.
 func (f *Func) LaneMax(body func(l Lane, acc reg.Register)) reg.Register {
-	acc := f.Const(negInf())
+	acc := f.Copy(f.Float(negInf()))
 	next := f.Copy(acc)
 	f.Loop("max", 2, false, func(l Lane) {
 		if l.disp > 0 {

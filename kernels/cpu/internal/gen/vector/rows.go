@@ -13,8 +13,11 @@ func norms(s emit.ISA, c *emit.Constants) {
 	f.Result(f.LaneSum(func(l emit.Lane, acc reg.Register) { l.FMATo(l.Load(0), l.Load(1), acc) }))
 	f.End()
 
-	f = emit.Begin(s, c, "norm", 3, 1) // y, x, w; rstd
-	f.Loop("", 2, true, func(l emit.Lane) { l.Store(0, mul(f, mul(f, l.Load(1), f.Scalar(0)), l.Load(2))) })
+	f = emit.Begin(s, c, "norm", 4, 1) // y, x, w, next x; rstd
+	f.Loop("", 2, true, func(l emit.Lane) {
+		l.Prefetch(3)
+		l.Store(0, mul(f, mul(f, l.Load(1), f.Scalar(0)), l.Load(2)))
+	})
 	f.End()
 
 	f = emit.Begin(s, c, "normSum", 3, 1) // x, dy, w; rstd
@@ -40,19 +43,21 @@ func norms(s emit.ISA, c *emit.Constants) {
 	})
 	f.End()
 
-	for _, res := range []bool{false, true} { // dx, x, dy, w, res; rstd, c
-		name, arrays := "normGrad", 4
+	for _, res := range []bool{false, true} { // dx, x, dy, w, next x, next dy, res; rstd, c
+		name, arrays := "normGrad", 6
 		if res {
-			name, arrays = "normGradAdd", 5
+			name, arrays = "normGradAdd", 7
 		}
 		f := emit.Begin(s, c, name, arrays, 2)
 		f.Loop("", 2, true, func(l emit.Lane) {
+			l.Prefetch(4)
+			l.Prefetch(5)
 			r := f.Scalar(0)
 			d := mul(f, l.Load(2), l.Load(3))
 			build.VFNMADD231PS(f.Scalar(1), mul(f, l.Load(1), r), d)
 			d = mul(f, d, r)
 			if res {
-				d = add(f, l.Load(4), d)
+				d = add(f, l.Load(6), d)
 			}
 			l.Store(0, d)
 		})
@@ -101,7 +106,7 @@ func probabilities(s emit.ISA, c *emit.Constants) {
 	f.End()
 
 	f = emit.Begin(s, c, "expSum", 2, 1) // e, x; max
-	hi, lo := f.Const(expHigh), f.Const(expLow)
+	hi, lo := limits(f)
 	f.Result(f.LaneSum(func(l emit.Lane, acc reg.Register) {
 		e := exp(f, sub(f, l.Load(1), f.Scalar(0)), hi, lo)
 		l.Store(0, e)
