@@ -32,6 +32,10 @@ type Contract struct {
 	// Judges reports whether the contract is about a plan; nil is every plan. A
 	// contract that is not is left out where several are asked for.
 	Judges func(plan.Plan) bool
+	// Control is what a run of a configuration is judged against where no case
+	// says so: a run that was recorded elsewhere. nil is the single worker on the
+	// same global batch.
+	Control func(train.Config) train.Config
 	// Cases lists what to run at a level (1 seconds, 2 minutes, 3 soak).
 	Cases func(Options) []Case
 	// Mutants are broken runs; each names the clause that must catch it.
@@ -80,7 +84,7 @@ type Role string
 // The roles that several contracts use.
 const (
 	Test    Role = "test"    // the run that is judged
-	Control Role = "control" // the single worker on the same global batch
+	Control Role = "control" // what the test is compared with, as a rule the single worker on the same global batch
 	Again   Role = "again"   // the test once more
 	Other   Role = "other"   // the test with another seed
 )
@@ -89,6 +93,9 @@ const (
 // once and shared; an empty key is never shared.
 type Run struct {
 	Key string
+	// Alone asks that nothing else runs meanwhile: the run changes, or depends on,
+	// what belongs to the whole process, such as the number of threads.
+	Alone bool
 	// Config is the training run; nil where Do is given.
 	Config *train.Config
 	// Parts decorates the run's parts (mutants); nil leaves them.

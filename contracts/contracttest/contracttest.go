@@ -22,6 +22,9 @@ import (
 type Runner struct {
 	mu   sync.Mutex
 	runs map[string]*kept
+	// alone is held for writing by a run that must be alone in the process, for
+	// reading by any other: mutants run in parallel.
+	alone sync.RWMutex
 }
 
 type kept struct {
@@ -48,7 +51,7 @@ func (r *Runner) Evidence(t testing.TB, c contract.Case) (contract.Evidence, err
 	var first error
 	for role, run := range c.Runs {
 		k := r.keep(run.Key)
-		k.once.Do(func() { k.history, k.err = do(t, run) })
+		k.once.Do(func() { k.history, k.err = r.do(t, run) })
 		if k.err != nil && first == nil {
 			first = k.err
 		}
@@ -74,7 +77,14 @@ func (r *Runner) keep(key string) *kept {
 }
 
 // do makes one history on the reference backend.
-func do(t testing.TB, run contract.Run) (*trace.History, error) {
+func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
+	if run.Alone {
+		r.alone.Lock()
+		defer r.alone.Unlock()
+	} else {
+		r.alone.RLock()
+		defer r.alone.RUnlock()
+	}
 	parts := train.Parts{
 		Backend:  func(int) (kernels.Backend, error) { return ref.New[float32](), nil },
 		Deadline: 20 * time.Second,

@@ -94,10 +94,9 @@ func parallel(cfg train.Config, o contract.Options) []plan.Plan {
 // thread.
 func plans(cfg train.Config, o contract.Options) contract.Case {
 	one := cases.Single(cfg)
-	threaded := one
 	c := contract.Case{Name: cfg.Model.Name + " on plans", Clauses: []string{"C-DET-001.4"}, Runs: map[contract.Role]contract.Run{
 		contract.Test: cases.Run(one, o),
-		oneThread:     {Key: cases.Run(one, o).Key + " on one thread", Do: onOneThread(threaded, runtime.GOMAXPROCS(0))},
+		oneThread:     {Key: cases.Run(one, o).Key + " on one thread", Alone: true, Do: onOneThread(one)},
 	}}
 	for _, p := range parallel(cfg, o) {
 		c.Runs[contract.Role(p.String())] = cases.Run(cases.On(cfg, p), o)
@@ -105,16 +104,15 @@ func plans(cfg train.Config, o contract.Options) contract.Case {
 	return c
 }
 
-// onOneThread trains cfg while the process runs Go code on one thread; threads
-// is what it had before. Runs beside it are slowed down, not changed.
-func onOneThread(cfg train.Config, threads int) func(context.Context, contract.Env) (*trace.History, error) {
+// onOneThread trains cfg while the process runs Go code on one thread. The
+// number of threads belongs to the process: such a run must be alone.
+func onOneThread(cfg train.Config) func(context.Context, contract.Env) (*trace.History, error) {
 	return func(ctx context.Context, env contract.Env) (*trace.History, error) {
 		text, err := env.Text(cfg.Text)
 		if err != nil {
 			return nil, err
 		}
-		runtime.GOMAXPROCS(1)
-		defer runtime.GOMAXPROCS(threads)
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		out, err := train.Run(ctx, cfg, text, env.Parts)
 		if out == nil {
 			return nil, err

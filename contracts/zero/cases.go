@@ -117,15 +117,20 @@ func fits(name string, o contract.Options) bool {
 	return err == nil
 }
 
-// one is the case of a configuration with its plan. The control is unsharded
-// data parallelism on the same mesh, which other contracts run too.
+// one is the case of a configuration with its plan.
 func one(cfg train.Config, p plan.Plan, o contract.Options, suffix string) contract.Case {
-	unsharded := p
-	unsharded.Zero, unsharded.Shard, unsharded.MicroBatches = 0, "", 0
 	test := cfg
 	test.Plan = p
 	return contract.Case{Name: fmt.Sprintf("%s%s", cases.Name(test), suffix), Runs: map[contract.Role]contract.Run{
 		contract.Test:    cases.Run(test, o),
-		contract.Control: cases.Run(cases.On(cfg, unsharded), o),
+		contract.Control: cases.Run(unsharded(test), o),
 	}}
+}
+
+// unsharded is the control of a configuration: unsharded data parallelism on the
+// same mesh, which other contracts run too.
+func unsharded(cfg train.Config) train.Config {
+	p := cfg.Plan
+	p.Zero, p.Shard, p.MicroBatches = 0, "", 0
+	return cases.On(cfg, p)
 }

@@ -19,6 +19,7 @@ func Contract() *contract.Contract {
 		Clauses:   clauses(),
 		Cases:     list,
 		Judges:    func(p plan.Plan) bool { return p.Zero > 0 },
+		Control:   unsharded,
 		Mutants:   mutants(),
 	}
 }
