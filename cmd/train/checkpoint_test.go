@@ -39,8 +39,9 @@ func TestSaveAndResumeUnderAnotherPlan(t *testing.T) {
 		{[]string{"--resume", dir, "--steps", "3"}, "is after step 3, steps=3"},
 		{[]string{"--resume", dir, "--lr", "1"}, "optimizer is"},
 		{[]string{"--resume", dir, "--seed", "2"}, "seed is 1 there and 2 here"},
-		{[]string{"--resume", filepath.Join(dir, "nowhere")}, "no complete checkpoint"},
+		{[]string{"--resume", filepath.Join(dir, "nowhere")}, "no such file"},
 		{[]string{"--save-every", "2"}, "needs --save"},
+		{[]string{"--deadline", "0s"}, "deadline=0s"},
 	} {
 		if code, _, errs := call(ctx, c.args...); code != cli.Usage || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: exit code %d, %q: want %d and %q", c.args, code, errs, cli.Usage, c.says)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,6 +27,7 @@ type options struct {
 	lr, clip                                                float64
 	tied, fingerprint, dryRun                               bool
 	seed                                                    uint64
+	deadline                                                time.Duration
 }
 
 const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
@@ -72,6 +74,7 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.StringVar(&o.save, "save", "", "store checkpoints below `DIR`: after the last step, and as --save-every says")
 	f.IntVar(&o.saveEvery, "save-every", 0, "steps between checkpoints (default: after the last step only)")
 	f.StringVar(&o.resume, "resume", "", "go on from the checkpoint in `DIR`, or the latest below it, made under any plan")
+	f.DurationVar(&o.deadline, "deadline", time.Hour, "how long an operation waits for a peer that neither ends nor comes")
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
 	f.StringVar(&o.format, "format", "text", "of a dry run: text or json")
@@ -169,6 +172,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 			return cli.CannotRun, err
 		}
 	}
+	if o.deadline <= 0 {
+		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
+	}
 	ck, err := o.checkpoints(c)
 	if err != nil {
 		return cli.Usage, err
@@ -177,7 +183,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		defer ck.Resume.Close()
 	}
 	p := newPrinter(stdout, stderr, c.Optimizer)
-	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress, Checkpoints: ck})
+	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress, Checkpoints: ck, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)})
 	p.close()
 	if out != nil && out.History != nil && o.history != "" {
 		if e := out.History.Save(o.history); e != nil && err == nil {
@@ -192,6 +198,19 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, cli.Why(ctx, err)
 	}
 	return o.finish(out.History, c.Steps-1, stdout)
+}
+
+// keep says which events the run must remember: all for a history, else only
+// what finish and diverged read, so that memory does not grow with the steps.
+func (o *options) keep(last int) func(trace.Event) bool {
+	if o.history != "" {
+		return nil
+	}
+	return func(e trace.Event) bool {
+		state := e.Kind == trace.KindDigest && e.What != trace.Grad && e.What != trace.WorkerGrad
+		loss := e.Kind == trace.KindScalar && e.What == trace.Loss
+		return e.Kind == trace.KindDiff || e.Step == last && (state || loss)
+	}
 }
 
 // checkpoints opens what the run goes on from. A checkpoint that is damaged, or

@@ -82,7 +82,7 @@ func (m *Model) NewActs(mem kernels.Memory, seqs int) (*Acts, error) {
 	return a, nil
 }
 
-// Free gives the memory back.
+// FreeActs gives the memory back.
 func (m *Model) FreeActs(a *Acts) { m.be.Free(a.buf) }
 
 // In is where a stage without the embedding finds its input for seqs sequences:

@@ -141,15 +141,3 @@ func (m *Model) biasGrad(u, i int, d kernels.Tensor) {
 		m.be.ColumnSum(m.linearBias(m.g, u, i), d)
 	}
 }
-
-// UnitOfLayer is the index of a block's unit.
-func (m *Model) UnitOfLayer(l int) int { return m.block(l) }
-
-// LayerOfUnit is the block that a unit holds; ok is false for the others.
-func (m *Model) LayerOfUnit(u int) (l int, ok bool) {
-	l = u + m.part.Layers.Lo
-	if m.part.First {
-		l--
-	}
-	return l, shard.Range{Lo: m.part.Layers.Lo, Hi: m.part.Layers.Hi}.Has(l)
-}

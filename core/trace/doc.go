@@ -22,8 +22,14 @@
 //	digest    What "weight", "m", "v" (AdamW) or "momentum" (SGD) after the step
 //	changed   per parameter: Count and Digest of the elements whose bits the step changed
 //	diff      first element in which two ranks' replicas differ (ranks descend to it together)
+//	gather    What "gather", "use" or "release" of a unit's weights (ZeRO stage 3)
+//	tap       What, Unit, Tensor, Micro: an activation or its gradient (where the run records them)
+//	message   Op "send" or "recv", What, Micro: what crossed a boundary between stages
+//	live      Count: micro-batches whose activations a stage holds
+//	memory    What: live (Count) and peak (Bytes) bytes of the step, by purpose
 //	unmoved   once, after the last step, per parameter: Ranges of elements that still have their initial bits
 //	end       once: the run ended regularly
+//	drill     of a communicator drill: one collective and its result
 //
 // Where a rank holds part of a parameter (tensor-parallel slice, ZeRO shard) a
 // digest covers that part, and Count says how many elements: digests add up.

@@ -5,7 +5,7 @@ import "github.com/lockstep-ml/lockstep/kernels"
 // Kind says what an event is evidence of.
 type Kind string
 
-// The kinds, as the package comment lists them.
+// The kinds; the package comment says when each is recorded.
 const (
 	KindSpan    Kind = "span"
 	KindData    Kind = "data"
@@ -24,7 +24,7 @@ const (
 	KindGather  Kind = "gather"  // ZeRO stage 3: What "gather", "use" or "release" of a unit's weights, Micro, Count; Digest of what a pass found and left
 	KindMemory  Kind = "memory"  // What: live bytes (Count) and peak (Bytes) of weights, grads, moments, state
 	KindTap     Kind = "tap"     // activation or its gradient: What, Unit, Tensor, Micro, Digest over columns [Lo, Hi)
-	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Count rows, Digest
+	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Seq the boundary, Lo rows, Hi columns, Digest
 	KindLive    Kind = "live"    // pipeline: Count micro-batches whose activations are held
 	KindEnd     Kind = "end"
 )

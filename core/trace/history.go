@@ -29,6 +29,8 @@ type Header struct {
 // Log is one rank's events in the order recorded. It is a Recorder.
 type Log struct {
 	Header Header
+	// Keep, where not nil, says which events are kept; the others are dropped.
+	Keep   func(Event) bool
 	mu     sync.Mutex
 	events []Event
 }
@@ -36,6 +38,9 @@ type Log struct {
 // Record appends e with the log's rank.
 func (l *Log) Record(e Event) {
 	e.Rank = l.Header.Rank
+	if l.Keep != nil && !l.Keep(e) {
+		return
+	}
 	l.mu.Lock()
 	l.events = append(l.events, e)
 	l.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -158,11 +159,19 @@ type Parts struct {
 	Config func(rank int, c Config) Config
 	// Checkpoints says where state is stored and loaded.
 	Checkpoints Checkpoints
-	// Deadline bounds how long a collective waits for a peer; 0 is a minute.
+	// Deadline bounds how long an operation waits for a peer; 0 is an hour: a
+	// peer of this process that ends or fails is noticed at once, and one that
+	// computes may take long.
 	Deadline time.Duration
-	// Progress is called by rank 0 after every step; nil for none.
+	// Keep, where not nil, says which events are kept in the history.
+	Keep func(trace.Event) bool
+	// Progress is called after every step by the first rank of the last stage,
+	// which has the loss; nil for none.
 	Progress func(Progress)
 }
+
+// defaultDeadline is Parts.Deadline's default.
+const defaultDeadline = time.Hour
 
 // Source gives a rank its sequences.
 type Source interface {

@@ -189,6 +189,9 @@ func (s *stage) label(ctx context.Context, a schedule.Action) context.Context {
 
 // message records what crosses a boundary: both sides digest what they have.
 func (s *stage) message(a schedule.Action, x kernels.Tensor) {
+	if !s.r.cfg.Evidence.Digests {
+		return
+	}
 	ev := trace.Event{Kind: trace.KindMessage, Step: s.r.chunks[0].at.step, Micro: a.Micro, Peer: a.Peer, Op: comm.OpRecv, What: trace.Forward,
 		Lo: int64(x.Rows), Hi: int64(x.Cols), Count: int64(x.Len())}
 	// The boundary is named by the virtual stage on its near side.

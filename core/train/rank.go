@@ -113,7 +113,7 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 
 // decorate applies the run's decorators to this rank's parts.
 func (r *rank) decorate(set *data.Set) (err error) {
-	r.source = setSource{set}
+	r.source = &setSource{set: set, step: -1}
 	if r.opt, err = optim.New(r.cfg.Optimizer); err != nil {
 		return err
 	}
@@ -141,14 +141,21 @@ func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
 }
 
 // setSource is the plain source: the set, interleaved over logical workers.
-type setSource struct{ set *data.Set }
+type setSource struct {
+	set  *data.Set
+	step int // whose global batch all and ids are
+	all  []data.Sequence
+	ids  []int
+}
 
-func (s setSource) Sequences(step, worker, workers int) ([]data.Sequence, []int64) {
-	all, ids := s.set.Step(step), s.set.IDs(step)
+func (s *setSource) Sequences(step, worker, workers int) ([]data.Sequence, []int64) {
+	if step != s.step {
+		s.step, s.all, s.ids = step, s.set.Step(step), s.set.IDs(step)
+	}
 	var seqs []data.Sequence
 	var out []int64
-	for _, i := range (shard.Part{Index: worker, Size: workers}).Interleave(len(all)) {
-		seqs, out = append(seqs, all[i]), append(out, int64(ids[i]))
+	for _, i := range (shard.Part{Index: worker, Size: workers}).Interleave(len(s.all)) {
+		seqs, out = append(seqs, s.all[i]), append(out, int64(s.ids[i]))
 	}
 	return seqs, out
 }

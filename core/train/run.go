@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,10 @@ func Run(ctx context.Context, cfg Config, text Text, parts Parts) (*Outcome, err
 		if backends[r], err = parts.Backend(r); err != nil {
 			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
 		}
-		out.Logs[r] = &trace.Log{Header: header(cfg, r, backends[r].Name())}
+		out.Logs[r] = &trace.Log{Header: header(cfg, r, backends[r].Name()), Keep: parts.Keep}
 	}
 	comms, err := comm.NewLocal(world, func(r int) kernels.Backend { return backends[r] }, comm.LocalOptions{
-		Algorithm: cfg.Plan.Comm, Deadline: parts.Deadline,
+		Algorithm: cfg.Plan.Comm, Deadline: cmp.Or(parts.Deadline, defaultDeadline),
 		Observe: func(rec comm.Record) { observe(out.Logs[rec.Rank], rec) },
 	})
 	if err != nil {
