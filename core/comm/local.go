@@ -178,7 +178,7 @@ func (c *local) observe(ctx context.Context, k *call, err error) {
 	}
 	c.g.w.opts.Observe(Record{
 		Op: k.op, Rank: c.me(), Group: c.g.ranks, Seq: k.seq, Count: k.count,
-		Bytes: ShareBytes(k.op, k.count, c.part()), Peer: k.peerIn(c.g.ranks),
+		Bytes: ShareBytes(k.op, k.count, c.part()), Moved: k.moved, Peer: k.peerIn(c.g.ranks),
 		Reduction: k.reduction, Label: LabelOf(ctx), Err: err,
 	})
 }

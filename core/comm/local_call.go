@@ -24,11 +24,19 @@ type call struct {
 	bytes      []byte
 	color, key int
 
-	served bool // message: the other side has come
+	moved  int64 // as in Record
+	served bool  // message: the other side has come
 }
 
 // isMessage reports whether the call is one side of a message.
 func (k *call) isMessage() bool { return k.op == OpSend || k.op == OpRecv }
+
+// touch counts elements of a peer's buffer that this rank reads or writes.
+func (k *call) touch(peer bool, elements int) {
+	if peer {
+		k.moved += 4 * int64(elements)
+	}
+}
 
 // reduces reports whether the operation has a reduction.
 func (k *call) reduces() bool {

@@ -90,6 +90,7 @@ func (c *local) receive(ctx context.Context, k *call, from, count int, take func
 		}
 		w.mu.Unlock()
 	}
+	k.moved += 4 * int64(count)
 	return c.take(p.other, take)
 }
 

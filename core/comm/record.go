@@ -44,6 +44,11 @@ type Record struct {
 	Count int64
 	// Bytes is this rank's share of the bytes on the wire (see ShareBytes).
 	Bytes int64
+	// Moved is the number of bytes in peers' tensors that this rank read or wrote,
+	// counted where they are moved. Over the ranks of a group it adds up to what
+	// Bytes does where the algorithm moves what WireBytes says: the star's
+	// reduce-scatter moves more.
+	Moved int64
 	// Peer is the other rank of Send and Recv, or the root of Broadcast, in the
 	// world; -1 for other operations.
 	Peer      int

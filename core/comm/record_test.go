@@ -2,6 +2,7 @@ package comm_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -45,9 +46,9 @@ func TestRecords(t *testing.T) {
 	})
 	world := []int{0, 1, 2}
 	want := []comm.Record{
-		{Op: comm.OpAllReduce, Group: world, Count: 5, Bytes: 27, Peer: -1, Reduction: kernels.Max, Label: label},
+		{Op: comm.OpAllReduce, Group: world, Count: 5, Bytes: 27, Moved: 32, Peer: -1, Reduction: kernels.Max, Label: label},
 		{Op: comm.OpSplit, Group: world, Seq: 1, Peer: -1},
-		{Op: comm.OpBroadcast, Group: []int{1, 0}, Count: 2, Bytes: 4, Peer: 1},
+		{Op: comm.OpBroadcast, Group: []int{1, 0}, Count: 2, Bytes: 4, Moved: 8, Peer: 1},
 		{Op: comm.OpSend, Group: world, Count: 3, Bytes: 12, Peer: 2},
 		{Op: comm.OpSend, Group: world, Seq: 1, Peer: 2},
 	}
@@ -55,8 +56,45 @@ func TestRecords(t *testing.T) {
 		t.Errorf("records of rank 0 (-want +got):\n%s", diff)
 	}
 	recv := byRank[2][4]
-	if recv.Op != comm.OpRecv || recv.Peer != 0 || recv.Bytes != 0 || recv.Seq != 1 {
+	if recv.Op != comm.OpRecv || recv.Peer != 0 || recv.Bytes != 0 || byRank[2][3].Moved != 12 || recv.Seq != 1 {
 		t.Errorf("record of the receiver: %+v", recv)
+	}
+}
+
+// What the ranks of a group are seen to move is what the formula says; the star
+// moves more in a reduce-scatter, whose every part passes through rank 0.
+func TestMovedBytes(t *testing.T) {
+	for _, algorithm := range []comm.Algorithm{comm.Tree, comm.Ring, comm.Star} {
+		for size := 1; size <= 5; size++ {
+			for _, n := range []int{0, 1, 5, 12} {
+				t.Run(fmt.Sprintf("%s of %d over %d", algorithm, n, size), func(t *testing.T) { checkMoved(t, algorithm, size, n) })
+			}
+		}
+	}
+}
+
+func checkMoved(t *testing.T, algorithm comm.Algorithm, size, n int) {
+	var mu sync.Mutex
+	moved, bytes := map[string]int64{}, map[string]int64{}
+	comms := world(t, size, comm.LocalOptions{Algorithm: algorithm, Observe: func(r comm.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		moved[r.Op] += r.Moved
+		bytes[r.Op] += r.Bytes
+	}})
+	must(t, comms, func(c comm.Communicator) error {
+		own := shard.Part{Index: c.Rank(), Size: size}.Of(n).Len()
+		return errors.Join(
+			c.AllReduce(t.Context(), vector(make([]float32, n)...), kernels.Sum),
+			c.ReduceScatter(t.Context(), vector(make([]float32, own)...), vector(make([]float32, n)...), nil, kernels.Sum),
+			c.AllGather(t.Context(), vector(make([]float32, n)...), vector(make([]float32, own)...), nil),
+			c.Broadcast(t.Context(), vector(make([]float32, n)...), size-1),
+			c.AllReduceInt(t.Context(), make([]uint64, n), kernels.Sum))
+	})
+	for _, op := range []string{comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpAllReduceInt} {
+		if more := algorithm == comm.Star && moved[op] > bytes[op]; moved[op] != bytes[op] && !more {
+			t.Errorf("%s moved %d bytes, the formula says %d", op, moved[op], bytes[op])
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ func (tree) allReduce(_ context.Context, c *local, m *meeting) error {
 	slices := make([]kernels.Tensor, len(m.calls))
 	for i, other := range m.calls {
 		slices[i] = other.dst.Range(r.Lo, r.Hi)
+		k.touch(i != c.rank, 2*slices[i].Len()) // read, and written with the result
 	}
 	c.be.Reduce(slices, slices, k.reduction)
 	return nil
@@ -62,6 +63,7 @@ func (tree) reduceScatter(_ context.Context, c *local, m *meeting) error {
 	src := make([]kernels.Tensor, len(m.calls))
 	for i, other := range m.calls {
 		src[i] = other.src.Range(k.bounds[c.rank], k.bounds[c.rank+1])
+		k.touch(i != c.rank, src[i].Len())
 	}
 	c.be.Reduce([]kernels.Tensor{k.dst.As(1, n)}, src, k.reduction)
 	return nil
@@ -71,6 +73,7 @@ func (tree) allGather(_ context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	for i, other := range m.calls {
 		c.copy(k.dst.Range(k.bounds[i], k.bounds[i+1]), other.src)
+		k.touch(i != c.rank, other.src.Len())
 	}
 	return nil
 }
@@ -79,6 +82,7 @@ func (tree) broadcast(_ context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	if c.rank != k.peer {
 		c.copy(k.dst, m.calls[k.peer].dst)
+		k.touch(true, k.dst.Len())
 	}
 	return nil
 }

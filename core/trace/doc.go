@@ -8,6 +8,7 @@
 //	header    once, in the file's first line: who, what plan, the Spec that replays the run
 //	span      once per buffer kind ("weight", "grad", "m", "v"): where it lies in memory
 //	digest    What "weight" (and moments) of every parameter, at Step -1 (initial)
+//	resume    where a run goes on from a checkpoint; the digests that follow have the Step before it
 //	data      per (worker, micro): IDs of the sequences, Count of valid tokens
 //	tokens    Count: valid tokens of the global batch, as agreed by all ranks
 //	phase     What "forward" or "backward", Unit, Worker, Micro: done on this rank

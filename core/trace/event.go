@@ -26,6 +26,8 @@ const (
 	KindTap     Kind = "tap"     // activation or its gradient: What, Unit, Tensor, Micro, Digest over columns [Lo, Hi)
 	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Seq the boundary, Lo rows, Hi columns, Digest
 	KindLive    Kind = "live"    // pipeline: Count micro-batches whose activations are held
+	KindResume  Kind = "resume"  // from a checkpoint: Step that comes next, Count optimizer steps taken
+	KindRefusal Kind = "refusal" // a checkpoint that was damaged (What, Unit the file) and opened: Text why it was refused, empty where it was not
 	KindEnd     Kind = "end"
 )
 
@@ -68,6 +70,7 @@ type Event struct {
 	Hi     int64  `json:"hi,omitempty"`
 	Count  int64  `json:"count,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"` // sent by this rank
+	Moved  int64  `json:"moved,omitempty"` // of a comm: bytes of peers that this rank touched, counted as they moved
 
 	// Once marks the copy that counts where several ranks hold the same elements:
 	// the digests marked so cover every logical element exactly once.

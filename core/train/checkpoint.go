@@ -181,6 +181,7 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 		r.be.Write(s.at, buf)
 	}
 	r.counter, r.first = c.Manifest.Counter, c.Manifest.Step
+	r.log.Record(trace.Event{Kind: trace.KindResume, Step: c.Manifest.Step, Count: int64(c.Manifest.Counter)})
 	mine := r.digests()
 	ctx = comm.WithLabel(ctx, comm.Label{Group: "world", Tensor: "checkpoint", Step: -1})
 	for _, what := range append([]string{trace.Weight}, r.opt.Moments()...) {

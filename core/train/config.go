@@ -152,7 +152,7 @@ type Parts struct {
 	// Updater decorates the owner of each of rank's model parts.
 	Updater func(rank int, u parallel.Updater) parallel.Updater
 	// Counter changes how many optimizer steps rank believes to have taken,
-	// after each.
+	// after each step, also one that was skipped.
 	Counter func(rank, taken int) int
 	// Config changes what this rank believes the configuration to be; the
 	// history's header keeps the true one.

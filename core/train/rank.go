@@ -356,6 +356,9 @@ func (r *rank) update(ctx context.Context, step int) error {
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {
 		return err
 	}
+	if r.parts.Counter != nil {
+		r.counter = r.parts.Counter(r.id, r.counter)
+	}
 	r.scalar(step, trace.Counter, float64(r.counter))
 	return r.recordState(step)
 }
@@ -409,9 +412,6 @@ func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 		}
 	}
 	r.counter++
-	if r.parts.Counter != nil {
-		r.counter = r.parts.Counter(r.id, r.counter)
-	}
 	return r.copyTied(ctx, step)
 }
 
