@@ -24,41 +24,48 @@ func (j *judgement) complete(ctx context.Context, c *contract.Contract, rc *reco
 	if t == nil || t.config == nil {
 		return nil
 	}
-	find := func(role contract.Role, want string, of func(train.Config) string) {
-		for _, r := range j.all {
-			if rc.runs[role] == nil && r != t && r.config != nil && of(*r.config) == want {
-				rc.runs[role] = r
-			}
-		}
-	}
 	if t.contract == "" {
-		find(contract.Again, runSpec(*t.config), runSpec)
-		other := func(c train.Config) string { c.Seed = 0; return runSpec(c) }
-		find(contract.Other, other(*t.config), func(c train.Config) string {
-			if c.Seed == t.config.Seed {
-				return ""
-			}
-			return other(c)
-		})
-	} else if cs, ok := j.known(c, rc.name); ok {
+		j.repeated(rc, t)
+	} else if cs, ok := j.known(c, t); ok {
 		if _, needed := cs.Runs[contract.Control]; !needed {
 			return nil
 		}
 	}
-	find(contract.Control, problemSpec(*t.config), func(c train.Config) string {
-		if c.Plan.World() != 1 {
-			return ""
-		}
-		return problemSpec(c)
-	})
 	if rc.runs[contract.Control] != nil {
 		return nil
 	}
-	made, err := j.control(ctx, t)
-	if made != nil {
-		rc.runs[contract.Control] = made
+	want := controlOf(c, *t.config)
+	found := j.recorded(t, want)
+	if found == nil || !records(found.config.Evidence, want.Evidence) {
+		made, err := j.control(ctx, want)
+		if err != nil {
+			return err
+		}
+		if made != nil {
+			found = made
+		}
 	}
-	return err
+	if found != nil {
+		rc.runs[contract.Control] = found
+	}
+	return nil
+}
+
+// repeated finds the same run again, and with another seed.
+func (j *judgement) repeated(rc *recordedCase, t *recorded) {
+	unseeded := func(c train.Config) string { c.Seed = 0; return runSpec(c) }
+	for _, r := range j.all {
+		if r == t || r.config == nil || unseeded(*r.config) != unseeded(*t.config) {
+			continue
+		}
+		role := contract.Other
+		if r.config.Seed == t.config.Seed {
+			role = contract.Again
+		}
+		if rc.runs[role] == nil {
+			rc.runs[role] = r
+		}
+	}
 }
 
 // runSpec is the specification without what it records.
@@ -74,23 +81,80 @@ func problemSpec(c train.Config) string {
 	return runSpec(c)
 }
 
-// control runs the single worker of a recorded run, once per specification. It
-// notes why where it cannot; the error is only ctx's.
-func (j *judgement) control(ctx context.Context, t *recorded) (*recorded, error) {
-	key := problemSpec(*t.config)
+// controlOf is what the contract judges a recorded run against. Elements are
+// recorded only where they are few.
+func controlOf(c *contract.Contract, cfg train.Config) train.Config {
+	of := cases.Single
+	if c.Control != nil {
+		of = c.Control
+	}
+	want := of(cfg)
+	e := &want.Evidence
+	e.Digests, e.Workers, e.KeepGoing = true, true, true
+	e.Capture = e.Capture && float64(want.Model.Params())*float64(want.Steps) <= maxControlElements
+	return want
+}
+
+// maxControlElements bounds parameters times steps of controls that are made in
+// passing with their elements: four of each parameter's are kept in memory.
+const maxControlElements = 1 << 24
+
+// records reports whether evidence holds what is needed: elements say more about
+// a finding, no clause needs those of a control.
+func records(e, need train.Evidence) bool {
+	return e.Digests && e.Workers && (e.Taps || !need.Taps)
+}
+
+// recorded finds the control of a run in the directory, preferably one that
+// records all that is needed.
+func (j *judgement) recorded(t *recorded, want train.Config) *recorded {
+	var out *recorded
+	for _, r := range j.all {
+		if r == t || r.config == nil || problemSpec(*r.config) != problemSpec(want) || !samePlan(*r.config, want) {
+			continue
+		}
+		if records(r.config.Evidence, want.Evidence) {
+			return r
+		}
+		if out == nil {
+			out = r
+		}
+	}
+	return out
+}
+
+// samePlan reports whether a run was computed as the control that is wanted. The
+// cut into micro-batches decides activations only; on one rank nothing else
+// about a plan decides anything.
+func samePlan(c, want train.Config) bool {
+	if c.Validate() != nil || want.Validate() != nil {
+		return false
+	}
+	a, b := c.Plan, want.Plan
+	if !want.Evidence.Taps {
+		a.MicroBatches, b.MicroBatches = 0, 0
+	}
+	if a.World() == 1 && b.World() == 1 {
+		return a.MicroBatches == b.MicroBatches
+	}
+	return a == b
+}
+
+// control runs a control, once per specification. It notes why where it cannot;
+// the error is only ctx's.
+func (j *judgement) control(ctx context.Context, cfg train.Config) (*recorded, error) {
+	cfg.Backend = j.o.Backend
+	key := string(cfg.Spec())
 	if made, done := j.controls[key]; done {
 		return made, nil
 	}
-	cfg := cases.Single(*t.config)
-	cfg.Backend = j.o.Backend
-	cfg.Evidence.Digests, cfg.Evidence.Workers = true, true
 	h, err := j.run(ctx, cfg)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	j.controls[key] = nil
 	if err != nil {
-		j.note("no control for %s %s: %s", cfg.Model.Name, t.config.Plan, firstLine(err))
+		j.note("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, firstLine(err))
 		return nil, nil
 	}
 	j.controls[key] = &recorded{history: h, config: &cfg}

@@ -126,7 +126,7 @@ func (j *judgement) contract(ctx context.Context, c *contract.Contract, only boo
 			doubts = append(doubts, j.absent(rc.name, t.history)...)
 			j.describe(t)
 		}
-		lines[rc.name] = fmt.Sprintf("verify --contract %s --history %q", c.ID, j.dir)
+		lines[rc.name] = "verify --history " + quote(j.dir) + " --contract " + c.ID + j.o.machine()
 		evidence = append(evidence, e)
 	}
 	sum, err := summarise(c, evidence, doubts, lines)
@@ -171,7 +171,7 @@ func (j *judgement) saved(c *contract.Contract) []*recordedCase {
 		i := slices.IndexFunc(out, func(rc *recordedCase) bool { return rc.name == r.name })
 		if i < 0 {
 			rc := &recordedCase{name: r.name, runs: map[contract.Role]*recorded{}}
-			if cs, ok := j.known(c, r.name); ok {
+			if cs, ok := j.known(c, r); ok {
 				rc.clauses = cs.Clauses
 			}
 			out, i = append(out, rc), len(out)
@@ -181,14 +181,23 @@ func (j *judgement) saved(c *contract.Contract) []*recordedCase {
 	return out
 }
 
-// known finds a case of c by name, at any level.
-func (j *judgement) known(c *contract.Contract, name string) (contract.Case, bool) {
-	for level := 1; level <= maxLevel; level++ {
-		opts := j.o.Options
-		opts.Level = level
-		for _, cs := range c.Cases(opts) {
-			if cs.Name == name {
-				return cs, true
+// known finds the case of c that a recorded run is of, at any level: one of the
+// contract's own, or one on the configuration and plan of the run.
+func (j *judgement) known(c *contract.Contract, r *recorded) (contract.Case, bool) {
+	asked := []contract.Options{j.o.Options}
+	if r.config != nil {
+		own := j.o.Options
+		own.Config = r.config.Model.Name
+		short, full := own, own
+		short.Plans, full.Plans = []string{given(*r.config).String()}, []string{r.config.Plan.String()}
+		asked = append(asked, own, short, full)
+	}
+	for _, o := range asked {
+		for o.Level = 1; o.Level <= maxLevel; o.Level++ {
+			for _, cs := range c.Cases(o) {
+				if cs.Name == r.name {
+					return cs, true
+				}
 			}
 		}
 	}

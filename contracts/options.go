@@ -17,6 +17,8 @@ const maxLevel = 3
 // Options say what to run and what with. Parts.Backend is required.
 type Options struct {
 	contract.Options
+	// Case is the name of the only case to run; empty runs all.
+	Case string
 	// Parts makes the backends of all runs.
 	Parts train.Parts
 	// Oracle judges plans on which exactness is not on offer; nil leaves those
@@ -60,8 +62,8 @@ func (o *Options) text(name string) (train.Text, error) {
 	return data.Load(name)
 }
 
-// Check fills defaults and refuses options that cannot be run, as an
-// *OptionError that names value and rule.
+// Check fills defaults and refuses options that cannot be run on the contracts,
+// as an *OptionError that names value and rule.
 func (o *Options) Check(cs []*contract.Contract) error {
 	if o.Level == 0 {
 		o.Level = 1
@@ -70,14 +72,17 @@ func (o *Options) Check(cs []*contract.Contract) error {
 		o.Text = data.Default()
 	}
 	err := o.checkValues()
-	for _, c := range cs {
-		if err != nil {
-			break
-		}
-		err = o.checkCases(c)
+	if err == nil && len(cs) > 0 {
+		err = o.checkName(cs)
 	}
 	if err != nil {
 		return &OptionError{err}
+	}
+	concerned, _ := o.concerned(cs)
+	for _, c := range concerned {
+		if err := o.checkCases(c); err != nil {
+			return &OptionError{err}
+		}
 	}
 	return nil
 }
@@ -118,43 +123,9 @@ func (o *Options) checkValues() error {
 // widest is the fixture that every plan which fits a default case fits.
 const widest = "nano"
 
-// mine lists the plans asked for that a contract is about.
-func (o *Options) mine(c *contract.Contract) []string {
-	var out []string
-	for _, s := range o.Plans {
-		if p, err := plan.Parse(s); err == nil && (c.Judges == nil || c.Judges(p)) {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// about are the options for one contract, with the plans that it is about. Where
-// it is about none it gets all, and says what it lacks.
-func (o *Options) about(c *contract.Contract) contract.Options {
-	out := o.Options
-	if mine := o.mine(c); len(mine) > 0 {
-		out.Plans = mine
-	}
-	return out
-}
-
-// concerned leaves out contracts that are about none of the plans asked for,
-// unless only one contract is asked for.
-func (o *Options) concerned(cs []*contract.Contract) (out []*contract.Contract, notes []string) {
-	for _, c := range cs {
-		if len(o.Plans) == 0 || len(cs) == 1 || len(o.mine(c)) > 0 {
-			out = append(out, c)
-			continue
-		}
-		notes = append(notes, fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and ")))
-	}
-	return out, notes
-}
-
 // checkCases validates every training run of a contract's cases with its text.
 func (o *Options) checkCases(c *contract.Contract) error {
-	all := c.Cases(o.about(c))
+	all := o.Cases(c)
 	if len(all) == 0 && len(o.Plans) > 0 {
 		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
 	}

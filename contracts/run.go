@@ -20,8 +20,9 @@ import (
 type job struct {
 	label string
 	run   contract.Run
-	// deadline replaces the parts' deadline where that is zero.
+	// deadline, unless zero, bounds the parts' deadline.
 	deadline time.Duration
+	alone    bool // nothing else may run meanwhile
 
 	history *trace.History // after an error, what was recorded up to it
 	err     error
@@ -42,9 +43,10 @@ type queue struct {
 
 func (q *queue) add(label string, r contract.Run) *job {
 	if j := q.byKey[r.Key]; j != nil && r.Key != "" {
+		j.alone = j.alone || r.Alone
 		return j
 	}
-	j := &job{label: label, run: r}
+	j := &job{label: label, run: r, alone: r.Alone}
 	q.jobs = append(q.jobs, j)
 	if r.Key != "" {
 		if q.byKey == nil {
@@ -84,11 +86,30 @@ func (o *Options) width() int {
 	return min(runtime.GOMAXPROCS(0), max(2, runtime.GOMAXPROCS(0)/4))
 }
 
-// execute makes all jobs' histories. It returns early only when ctx ends.
+// execute makes all jobs' histories: several at a time, then one after another
+// those that must be alone. It returns early only when ctx ends.
 func (o *Options) execute(ctx context.Context, jobs []*job) error {
+	var beside, alone []*job
+	for _, j := range jobs {
+		if j.alone {
+			alone = append(alone, j)
+		} else {
+			beside = append(beside, j)
+		}
+	}
+	o.each(ctx, beside, o.width())
+	o.each(ctx, alone, 1)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// each makes the histories of jobs, width at a time, until ctx ends.
+func (o *Options) each(ctx context.Context, jobs []*job, width int) {
 	next := make(chan *job)
 	var wg sync.WaitGroup
-	for range o.width() {
+	for range width {
 		wg.Go(func() {
 			for j := range next {
 				if o.Progress != nil {
@@ -106,10 +127,6 @@ func (o *Options) execute(ctx context.Context, jobs []*job) error {
 	}
 	close(next)
 	wg.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // one makes the history of a job. A panic of a run's own code is its error.
@@ -120,7 +137,7 @@ func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error)
 		}
 	}()
 	parts := o.Parts
-	if parts.Deadline == 0 {
+	if j.deadline > 0 && (parts.Deadline == 0 || parts.Deadline > j.deadline) {
 		parts.Deadline = j.deadline
 	}
 	if j.run.Parts != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// mutantDeadline is how long a rank of a broken run waits for a peer that does
-// not come.
+// mutantDeadline bounds how long a rank of a broken run waits for a peer that
+// does not come: some mutants end that way.
 const mutantDeadline = 10 * time.Second
 
 // attempt is one mutant with its runs: the case unbroken and broken.
@@ -31,7 +31,7 @@ func SelfTest(ctx context.Context, cs []*contract.Contract, o Options) (*report.
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
-	o.Plans, o.Config, o.Steps = nil, "", 0 // mutants belong to the contract's own cases
+	o.Plans, o.Config, o.Steps, o.Case = nil, "", 0, "" // mutants belong to the contract's own cases
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,8 @@ func (o *Options) selfTest(c *contract.Contract, attempts []attempt) (report.Con
 			sum.Verdict = contract.Violated
 			sum.Found++
 			sum.Findings = append(sum.Findings, contract.Finding{Case: m.On, Rank: -1, Step: -1, Index: -1,
-				Message: fmt.Sprintf("mutant %s: %s: %s", m.ID, m.Outcome, m.Detail)})
+				Message:   fmt.Sprintf("mutant %s: %s: %s", m.ID, m.Outcome, m.Detail),
+				Reproduce: "verify --contract " + c.ID + " --self-test" + o.flags()})
 		}
 		if sum.Expected == 0 {
 			sum.Verdict = contract.Inconclusive

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -20,17 +21,14 @@ func Verify(ctx context.Context, cs []*contract.Contract, o Options) (*report.Re
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
-	if err := o.Check(nil); err != nil {
-		return nil, err
-	}
-	cs, notes := o.concerned(cs)
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
+	cs, notes := o.concerned(cs)
 	var q queue
 	var all []*planned
 	for _, c := range cs {
-		for _, one := range c.Cases(o.about(c)) {
+		for _, one := range o.Cases(c) {
 			all = append(all, q.plan(c, one))
 		}
 	}
@@ -62,7 +60,7 @@ func (o *Options) judge(cs []*contract.Contract, all []*planned, q *queue) (*rep
 			if p.contract == c {
 				evidence = append(evidence, p.evidence(o.Oracle))
 				failures = append(failures, p.failures()...)
-				lines[p.cs.Name] = o.reproduce(c, p.cs)
+				lines[p.cs.Name] = o.Reproduce(c, p.cs)
 			}
 		}
 		sum, err := summarise(c, evidence, failures, lines)
@@ -111,23 +109,6 @@ func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Res
 	return contract.Judge(c, evidence), nil
 }
 
-// reproduce is the command line that runs a case again.
-func (o *Options) reproduce(c *contract.Contract, cs contract.Case) string {
-	s := "verify --contract " + c.ID
-	cfg := cs.Runs[contract.Test].Config
-	if cfg == nil {
-		return s
-	}
-	s += fmt.Sprintf(" --config %s --plan %s --seed %d --steps %d", cfg.Model.Name, cfg.Plan, cfg.Seed, cfg.Steps)
-	if o.Backend != "" {
-		s += " --backend " + o.Backend
-	}
-	if cfg.Text != "" && cfg.Text != "default" {
-		s += fmt.Sprintf(" --data %q", cfg.Text)
-	}
-	return s
-}
-
 // environment completes what the caller said with what the cases say.
 func (o *Options) environment(all []*planned) report.Environment {
 	e := o.Environment
@@ -143,15 +124,22 @@ func (o *Options) environment(all []*planned) report.Environment {
 }
 
 func addConfig(e *report.Environment, cfg train.Config) {
-	p := cfg.Plan
-	p.MicroBatches = 0
-	if p.Validate(cfg.Model, cfg.Sequences) == nil && p.MicroBatches == cfg.Plan.MicroBatches {
-		cfg.Plan.MicroBatches = 0 // the default, written out by an earlier Validate
-	}
-	if s := cfg.Model.Name + ":" + cfg.Plan.String(); !slices.Contains(e.Plans, s) {
+	if s := cfg.Model.Name + ":" + given(cfg).String(); !slices.Contains(e.Plans, s) {
 		e.Plans = append(e.Plans, s)
 	}
 	if e.LastStep == "" && cfg.Validate() == nil {
 		e.LastStep = string(cfg.LastStep)
 	}
+}
+
+// given is a configuration's plan without the default number of micro-batches,
+// which validation writes out.
+func given(cfg train.Config) plan.Plan {
+	p := cfg.Plan
+	p.MicroBatches = 0
+	filled := p
+	if filled.Validate(cfg.Model, cfg.Sequences) == nil && filled.MicroBatches == cfg.Plan.MicroBatches {
+		return p
+	}
+	return cfg.Plan
 }

@@ -28,6 +28,7 @@ type options struct {
 	tied, fingerprint, dryRun                               bool
 	seed                                                    uint64
 	deadline                                                time.Duration
+	left                                                    []string // what is too much for the history
 }
 
 const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
@@ -105,9 +106,12 @@ func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, err
 		return fail(err)
 	}
 	c.Text, c.TextHash = text.Name, text.Hash()
-	c.Evidence = train.Evidence{Digests: o.fingerprint || o.history != "", Workers: o.history != ""}
+	c.Evidence.Digests = o.fingerprint
 	if err := c.Validate(); err != nil {
 		return fail(err)
+	}
+	if o.history != "" {
+		c.Evidence, o.left = evidence(c)
 	}
 	_, err = c.Set(text)
 	return c, text, cli.AsUsage(err)
@@ -181,6 +185,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	}
 	if ck.Resume != nil {
 		defer ck.Resume.Close()
+	}
+	for _, what := range o.left {
+		fmt.Fprintf(stderr, "train: %s\n", what)
 	}
 	p := newPrinter(stdout, stderr, c.Optimizer)
 	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress, Checkpoints: ck, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)})

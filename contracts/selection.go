@@ -1,0 +1,126 @@
+package contracts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/plan"
+)
+
+// Cases are the cases of a contract that the options select.
+func (o *Options) Cases(c *contract.Contract) []contract.Case {
+	all := c.Cases(o.about(c))
+	if o.Case == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(cs contract.Case) bool { return cs.Name != o.Case })
+}
+
+// mine lists the plans asked for that a contract is about.
+func (o *Options) mine(c *contract.Contract) []string {
+	var out []string
+	for _, s := range o.Plans {
+		if p, err := plan.Parse(s); err == nil && (c.Judges == nil || c.Judges(p)) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// about are the options for one contract, with the plans that it is about. Where
+// it is about none it gets all, and says what it lacks.
+func (o *Options) about(c *contract.Contract) contract.Options {
+	out := o.Options
+	if mine := o.mine(c); len(mine) > 0 {
+		out.Plans = mine
+	}
+	return out
+}
+
+// concerned leaves out contracts that are about none of the plans asked for or
+// have no case of the name asked for, unless only one contract is asked for.
+func (o *Options) concerned(cs []*contract.Contract) (out []*contract.Contract, notes []string) {
+	for _, c := range cs {
+		switch {
+		case len(cs) > 1 && len(o.Plans) > 0 && len(o.mine(c)) == 0:
+			notes = append(notes, fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and ")))
+		case len(cs) > 1 && o.Case != "" && len(o.Cases(c)) == 0:
+			notes = append(notes, fmt.Sprintf("%s: has no case %q", c.ID, o.Case))
+		default:
+			out = append(out, c)
+		}
+	}
+	return out, notes
+}
+
+// checkName refuses a case's name that none of the contracts knows.
+func (o *Options) checkName(cs []*contract.Contract) error {
+	if o.Case == "" {
+		return nil
+	}
+	var known []string
+	for _, c := range cs {
+		for _, one := range c.Cases(o.about(c)) {
+			if one.Name == o.Case {
+				return nil
+			}
+			known = append(known, fmt.Sprintf("%s %q", c.ID, one.Name))
+		}
+	}
+	return fmt.Errorf("case %q: known at level %d are %s", o.Case, o.Level, strings.Join(known, ", "))
+}
+
+// Reproduce is the command line that runs one of the contract's cases again as
+// these options run it.
+func (o *Options) Reproduce(c *contract.Contract, cs contract.Case) string {
+	s := "verify --contract " + c.ID + " --case " + quote(cs.Name)
+	if len(o.Plans) > 0 {
+		s += " --plan " + quote(strings.Join(o.about(c).Plans, "; "))
+	}
+	if o.Config != "" {
+		s += " --config " + quote(o.Config)
+	}
+	if o.Steps > 0 {
+		s += fmt.Sprintf(" --steps %d", o.Steps)
+	}
+	return s + o.flags()
+}
+
+// flags are the flags of these options that belong to every kind of
+// verification, those that differ from the defaults, each with a blank before.
+func (o *Options) flags() string {
+	var s string
+	if o.Level > 1 {
+		s += fmt.Sprintf(" --level %d", o.Level)
+	}
+	if o.Seed > 0 {
+		s += fmt.Sprintf(" --seed %d", o.Seed)
+	}
+	return s + o.machine()
+}
+
+// machine are the flags that say what to compute with.
+func (o *Options) machine() string {
+	var s string
+	if o.Text.Name != "" && o.Text.Name != "default" {
+		s += " --data " + quote(o.Text.Name)
+	}
+	if o.Backend != "" {
+		s += " --backend " + quote(o.Backend)
+	}
+	return s
+}
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%"
+	switch {
+	case s != "" && strings.Trim(s, plain) == "":
+		return s
+	case strings.ContainsAny(s, "$`\"\\!\n"):
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return `"` + s + `"`
+}
