@@ -53,7 +53,7 @@ func TestVerifyReportsViolations(t *testing.T) {
 		t.Fatalf("verdict %s, %+v", r.Verdict, cl)
 	}
 	f := cl.Findings[0]
-	if f.Case != "toy a" || f.Rank != 1 || f.Step != 1 || f.Reproduce != "verify --contract C-TOY-001" {
+	if f.Case != "toy a" || f.Rank != 1 || f.Step != 1 || f.Reproduce != `verify --contract C-TOY-001 --case "toy a"` {
 		t.Errorf("finding %+v", f)
 	}
 }

@@ -206,23 +206,29 @@ func (j *judgement) known(c *contract.Contract, r *recorded) (contract.Case, boo
 
 // foreign makes a case of every untagged run that c can judge: training runs of
 // several ranks, or of one rank where there are no others; runs that are no
-// training, for a contract whose cases are none.
+// training, for a contract whose cases are none. Where only c is asked for and is
+// about none of them it gets them all, and says what they lack.
 func (j *judgement) foreign(c *contract.Contract, only bool) []*recordedCase {
 	training, whole := kind(c, j.o.Options)
 	if training && !whole && !only {
 		return nil // its clauses need runs that only its own cases make
 	}
 	several := slices.ContainsFunc(j.all, func(r *recorded) bool { return r.untagged(true) && r.history.Header.World > 1 })
-	var out []*recordedCase
+	about := func(r *recorded) bool { return r.config == nil || c.Judges == nil || c.Judges(r.config.Plan) }
+	var found []int
 	for i, r := range j.all {
-		if !r.untagged(training) || training && several && r.history.Header.World == 1 {
-			continue
+		if r.untagged(training) && !(training && several && r.history.Header.World == 1) {
+			found = append(found, i)
 		}
-		if !only && r.config != nil && c.Judges != nil && !c.Judges(r.config.Plan) {
-			continue
-		}
-		name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
-		out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}})
+	}
+	if !only || slices.ContainsFunc(found, func(i int) bool { return about(j.all[i]) }) {
+		found = slices.DeleteFunc(found, func(i int) bool { return !about(j.all[i]) })
+	}
+	var out []*recordedCase
+	for _, i := range found {
+		h := j.all[i].history.Header
+		name := fmt.Sprintf("history %d (%s %s)", i, h.Model, h.Plan)
+		out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: j.all[i]}})
 	}
 	return out
 }

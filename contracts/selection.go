@@ -72,6 +72,22 @@ func (o *Options) checkName(cs []*contract.Contract) error {
 	return fmt.Errorf("case %q: known at level %d are %s", o.Case, o.Level, strings.Join(known, ", "))
 }
 
+// shown is the contract with the clauses that the selected case is evidence for:
+// where one case is asked for, the others are not.
+func (o *Options) shown(c *contract.Contract) *contract.Contract {
+	if o.Case == "" {
+		return c
+	}
+	out := *c
+	out.Clauses = nil
+	for _, cl := range c.Clauses {
+		if slices.ContainsFunc(o.Cases(c), func(cs contract.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, cl.ID) }) {
+			out.Clauses = append(out.Clauses, cl)
+		}
+	}
+	return &out
+}
+
 // Reproduce is the command line that runs one of the contract's cases again as
 // these options run it.
 func (o *Options) Reproduce(c *contract.Contract, cs contract.Case) string {

@@ -63,7 +63,7 @@ func (o *Options) judge(cs []*contract.Contract, all []*planned, q *queue) (*rep
 				lines[p.cs.Name] = o.Reproduce(c, p.cs)
 			}
 		}
-		sum, err := summarise(c, evidence, failures, lines)
+		sum, err := summarise(o.shown(c), evidence, failures, lines)
 		if err != nil {
 			return nil, err
 		}

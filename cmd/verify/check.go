@@ -54,6 +54,10 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		return cli.Usagef("expect-ranks=%d: must be at least 1", o.expectRanks)
 	case given("expect-ranks") && o.history == "":
 		return cli.Usagef("expect-ranks=%d: only histories (--history DIR) can lack ranks", o.expectRanks)
+	case given("case") && o.name == "":
+		return cli.Usagef("case: names no case")
+	case o.deadline <= 0:
+		return cli.Usagef("deadline=%s: must be positive", o.deadline)
 	case given("timeout") && o.timeout <= 0:
 		return cli.Usagef("timeout=%s: must be positive", o.timeout)
 	}

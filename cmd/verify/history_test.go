@@ -63,10 +63,10 @@ func tamper(t *testing.T, dir string) {
 	t.Fatalf("no weight digest in %s", path)
 }
 
-// judge runs verify --history with all contracts.
-func judge(t *testing.T, dir string) (int, string) {
+// judge runs verify --history, with all contracts unless args say otherwise.
+func judge(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
-	code, stdout, stderr := call(t.Context(), "--history", dir)
+	code, stdout, stderr := call(t.Context(), append(args, "--history", dir)...)
 	if stderr != "" {
 		t.Errorf("stderr %q", stderr)
 	}
@@ -100,6 +100,37 @@ func TestRecordedControlsAreUsed(t *testing.T) {
 	}
 }
 
+func TestEachContractTakesItsOwnControl(t *testing.T) {
+	dir := t.TempDir()
+	text := data.Text{Name: filepath.Join(dir, "gone.txt"), Bytes: data.Default().Bytes}
+	record(t, filepath.Join(dir, "sharded"), "dp=4,zero=2", text)
+	record(t, filepath.Join(dir, "one"), "dp=1", text)
+	if code, stdout := judge(t, dir); code != cli.Inconclusive || !strings.Contains(stdout, "no control dp=4") {
+		t.Errorf("a single worker is no control of a sharded run: exit %d:\n%s", code, stdout)
+	}
+	record(t, filepath.Join(dir, "whole"), "dp=4", text)
+	code, stdout := judge(t, dir)
+	if code != cli.OK || !strings.Contains(stdout, "2 contracts, 15 clauses: 15 held") {
+		t.Errorf("with both controls recorded: exit %d:\n%s", code, stdout)
+	}
+	if code, stdout = judge(t, dir, "--contract", "C-ZERO-001"); code != cli.OK {
+		t.Errorf("one contract is judged by runs that it is not about: exit %d:\n%s", code, stdout)
+	}
+}
+
+func TestSavedCasesKeepTheirClauses(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"--contract", "C-DET-001", "--config", "nano", "--plan", "dp=8", "--steps", "1"}
+	code, _, stderr := call(t.Context(), append(args, "--case", "nano dp=8,microbatches=1 again", "--out", dir)...)
+	if code != cli.OK || stderr != "" {
+		t.Fatalf("exit %d, stderr %q", code, stderr)
+	}
+	_, stdout := judge(t, filepath.Join(dir, "histories"), "--contract", "C-DET-001")
+	if !strings.Contains(stdout, "held          C-DET-001.1") || strings.Contains(stdout, "no golden run") {
+		t.Errorf("the case of a plan that was asked for is judged by all clauses:\n%s", stdout)
+	}
+}
+
 func TestAnotherTextOfTheSameNameIsNoControl(t *testing.T) {
 	dir := t.TempDir()
 	text := data.Text{Name: "default", Bytes: bytes.Replace(data.Default().Bytes, []byte("e"), []byte("a"), 1)}
@@ -114,7 +145,7 @@ func TestTamperedHistoriesAreViolations(t *testing.T) {
 	record(t, dir, "dp=2", data.Default())
 	tamper(t, dir)
 	code, stdout := judge(t, dir)
-	for _, want := range []string{"violated      C-DDP-001.2", "rank 1, step 0", `reproduce: verify --contract C-DDP-001 --history "` + dir + `"`} {
+	for _, want := range []string{"violated      C-DDP-001.2", "rank 1, step 0", "reproduce: verify --history " + dir + " --contract C-DDP-001 --backend ref\n"} {
 		if code != cli.Violated || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, want %q:\n%s", code, want, stdout)
 		}

@@ -20,10 +20,11 @@ import (
 type options struct {
 	contracts, plans, formats                    []string
 	config, data, history, backend, explain, out string
+	name                                         string // of a case
 	seed                                         uint64
 	steps, level, expectRanks                    int
 	selfTest, list                               bool
-	timeout, duration                            time.Duration
+	timeout, duration, deadline                  time.Duration
 }
 
 const long = `Check that this machine trains correctly.
@@ -36,6 +37,7 @@ statement on that evidence. Results go to stdout, errors to stderr.
 
 const examples = `  verify                                    all contracts, in seconds
   verify --contract C-DDP-001 --plan dp=2 --plan dp=4,microbatches=2
+  verify --contract C-DDP-001 --case "nano dp=4 of 5 sequences"
   verify --plan "dp=2; dp=4,microbatches=2" --config odd --data book.txt
   verify --self-test                        prove that every check can fail
   verify --format text,json,junit --out out reports and histories as files
@@ -55,13 +57,13 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	code := new(int)
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: long, Example: examples}
 	o.flags(cmd.Flags())
-	for _, with := range []string{"list", "explain", "self-test", "plan", "config", "seed", "steps", "level", "duration"} {
+	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration"} {
 		cmd.MarkFlagsMutuallyExclusive("history", with)
 	}
-	for _, with := range []string{"explain", "self-test", "out", "format"} {
+	for _, with := range []string{"explain", "self-test", "case", "out", "format"} {
 		cmd.MarkFlagsMutuallyExclusive("list", with)
 	}
-	for _, with := range []string{"plan", "config", "seed", "steps", "duration"} {
+	for _, with := range []string{"case", "plan", "config", "seed", "steps", "duration"} {
 		cmd.MarkFlagsMutuallyExclusive("self-test", with)
 	}
 	cmd.MarkFlagsMutuallyExclusive("explain", "self-test")
@@ -76,6 +78,7 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 func (o *options) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringSliceVar(&o.contracts, "contract", []string{"all"}, "contract `IDs`, separated by commas, or all")
+	f.StringVar(&o.name, "case", "", "only the case of this `name`, as findings print it")
 	f.StringArrayVar(&o.plans, "plan", nil, "parallel `plans` instead of the contract's own; repeatable, or separated by ; or blanks")
 	f.StringVar(&o.config, "config", "", "named model `configuration` instead of the contract's own")
 	f.StringVar(&o.data, "data", "", "training text `FILE` (default: the built-in text; golden cases keep that)")
@@ -90,6 +93,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.explain, "explain", "", "say what the contract `ID` means, how it is judged and what it finds")
 	f.StringSliceVar(&o.formats, "format", []string{"text"}, "report `formats`: text, json, junit; several need --out")
 	f.StringVar(&o.out, "out", "", "write reports and histories into the empty directory `DIR`")
+	f.DurationVar(&o.deadline, "deadline", 10*time.Minute, "how long an operation waits for a peer; in broken runs of --self-test at most 10s")
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long (default: never)")
 	f.DurationVar(&o.duration, "duration", 0, "with --level 3: repeat until this long has passed")
 }

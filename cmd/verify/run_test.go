@@ -53,6 +53,13 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--contract", ""}, "none is named"},
 		{[]string{"--explain", "C-X-1"}, `contract "C-X-1": known are`},
 		{[]string{"--explain", ""}, `contract "": known are`},
+		{[]string{"--case", ""}, "names no case"},
+		{[]string{"--case", "nano dp=99"}, `case "nano dp=99": known at level 1 are C-DDP-001 "nano dp=2", `},
+		{[]string{"--case", "nano dp=2", "--contract", "C-COMM-001"}, `C-COMM-001 "tree of 2 ranks"`},
+		{[]string{"--case", "nano dp=2", "--self-test"}, "[case self-test]"},
+		{[]string{"--case", "nano dp=2", "--history", used}, "[case history]"},
+		{[]string{"--deadline", "0s"}, "deadline=0s: must be positive"},
+		{[]string{"--deadline=-1s"}, "deadline=-1s: must be positive"},
 		{[]string{"--plan", "dp=0"}, "dp=0: must be"},
 		{[]string{"--plan", "dp=17"}, "dp=17: more ranks than the 16 sequences"},
 		{[]string{"--plan", "dp=2;dp=99"}, "dp=99: more ranks"},
@@ -158,7 +165,7 @@ func TestFlagsAreFrozen(t *testing.T) {
 	var got []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
-	want := []string{"backend=ref", "config=", "contract=[all]", "data=", "duration=0s", "expect-ranks=0", "explain=",
+	want := []string{"backend=ref", "case=", "config=", "contract=[all]", "data=", "deadline=10m0s", "duration=0s", "expect-ranks=0", "explain=",
 		"format=[text]", "history=", "level=1", "list=false", "out=", "plan=[]", "seed=0", "self-test=false", "steps=0", "timeout=0s"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)
@@ -308,6 +315,13 @@ func TestOneMissingRankIsInconclusiveByName(t *testing.T) {
 	code, stdout, _ := call(t.Context(), "--contract", "C-DDP-001", "--history", histories)
 	if code != cli.Inconclusive || !strings.Contains(stdout, "no history of ranks [1] of 2") {
 		t.Errorf("exit %d:\n%s", code, stdout)
+	}
+}
+
+func TestDeadlineReachesTheRanks(t *testing.T) {
+	code, _, stderr := call(t.Context(), small("--deadline", "1ns")...)
+	if code != cli.CannotRun || !strings.Contains(stderr, "deadline expired") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
 

@@ -1,0 +1,97 @@
+package contracts
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+)
+
+func TestOneCaseIsRun(t *testing.T) {
+	toy := &toy{}
+	o := options()
+	o.Case = "toy b"
+	r, err := Verify(t.Context(), []*contract.Contract{toy.contract()}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := toy.made.Load(); n != 2 || r.Verdict != contract.Held || r.Contracts[0].Clauses[0].Saw != 4 {
+		t.Errorf("%d runs, %s, %+v", n, r.Verdict, r.Contracts[0].Clauses)
+	}
+}
+
+func TestClausesOfOtherCasesAreNotShown(t *testing.T) {
+	c := (&toy{}).contract()
+	inner := c.Cases
+	c.Cases = func(o contract.Options) []contract.Case {
+		out := inner(o)
+		out[0].Clauses = []string{"C-TOY-001.1"}
+		return out
+	}
+	o := options()
+	o.Case = "toy a"
+	r, err := Verify(t.Context(), []*contract.Contract{c}, o)
+	if err != nil || r.Verdict != contract.Held || len(r.Contracts[0].Clauses) != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestContractsWithoutTheCaseAreNoted(t *testing.T) {
+	a, b := (&toy{}).contract(), renamed((&toy{}).contract())
+	b.Cases = func(contract.Options) []contract.Case {
+		return []contract.Case{{Name: "toy c", Runs: map[contract.Role]contract.Run{contract.Test: (&toy{}).record(2, 2, nil), contract.Control: (&toy{}).record(1, 2, nil)}}}
+	}
+	for i := range b.Mutants {
+		b.Mutants[i].On = "toy c"
+	}
+	both := []*contract.Contract{a, b}
+	o := options()
+	o.Case = "toy c"
+	r, err := Verify(t.Context(), both, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Contracts) != 1 || r.Contracts[0].ID != b.ID || !has(r.Notes, `C-TOY-001: has no case "toy c"`) {
+		t.Errorf("%d contracts, notes %q", len(r.Contracts), r.Notes)
+	}
+	o.Case = "toy"
+	_, err = Verify(t.Context(), both, o)
+	var wrong *OptionError
+	for _, want := range []string{`case "toy": known at level 1`, `C-TOY-001 "toy a"`, `C-TOY-001 "toy b"`, `C-TWO-001 "toy c"`} {
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// renamed gives a toy another ID.
+func renamed(c *contract.Contract) *contract.Contract {
+	c.ID = "C-TWO-001"
+	for _, cl := range c.Clauses {
+		cl.ID = strings.Replace(cl.ID, "TOY", "TWO", 1)
+	}
+	for i := range c.Mutants {
+		c.Mutants[i].Clause = strings.Replace(c.Mutants[i].Clause, "TOY", "TWO", 1)
+	}
+	return c
+}
+
+func TestLinesToReproduceHaveTheFlagsThatWereGiven(t *testing.T) {
+	c := (&toy{}).contract()
+	cs := contract.Case{Name: "toy a"}
+	for want, change := range map[string]func(*Options){
+		``:                                 func(*Options) {},
+		` --plan "dp=2; dp=4"`:             func(o *Options) { o.Plans = []string{"dp=2", "dp=4"} },
+		` --config odd --steps 3`:          func(o *Options) { o.Config, o.Steps = "odd", 3 },
+		` --level 2 --seed 7`:              func(o *Options) { o.Level, o.Seed = 2, 7 },
+		` --data "my book.txt"`:            func(o *Options) { o.Text.Name = "my book.txt" },
+		` --data '$it'\''s' --backend ref`: func(o *Options) { o.Text.Name, o.Backend = "$it's", "ref" },
+	} {
+		o := options()
+		change(&o)
+		if got := o.Reproduce(c, cs); got != `verify --contract C-TOY-001 --case "toy a"`+want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
