@@ -1,0 +1,214 @@
+package fault
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// onUpdater decorates the owner of each of every rank's model parts.
+func onUpdater(p *train.Parts, decorate func(rank int, u parallel.Updater) parallel.Updater) {
+	before := p.Updater
+	p.Updater = func(rank int, u parallel.Updater) parallel.Updater {
+		if before != nil {
+			u = before(rank, u)
+		}
+		return decorate(rank, u)
+	}
+}
+
+// Target is a gradient that one rank computes: of a logical worker, in a step,
+// of a block (its index in the layout of the rank's first model part).
+type Target struct{ Rank, Step, Worker, Unit int }
+
+// Plant writes a value into the first element of the target's first weight
+// gradient, the down projection's.
+func Plant(t Target, value float32) Fault {
+	return func(p *train.Parts) {
+		a := &aim{Target: t} // of one rank's goroutine
+		onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
+			if rank != t.Rank {
+				return be
+			}
+			return &planting{be, a, value}
+		})
+		aimed := false
+		onUpdater(p, func(rank int, u parallel.Updater) parallel.Updater {
+			if rank != t.Rank || aimed {
+				return u
+			}
+			aimed = true
+			return &aiming{Updater: u, aim: a}
+		})
+	}
+}
+
+// aim says whether the computation is at the target.
+type aim struct {
+	Target
+	step, worker int
+	armed        bool
+}
+
+// aiming tells when a pass reaches the target.
+type aiming struct {
+	parallel.Updater
+	*aim
+}
+
+func (a *aiming) Begin(step int) {
+	a.step = step
+	a.Updater.Begin(step)
+}
+
+func (a *aiming) Enter(it *parallel.Item) {
+	a.worker = it.Worker
+	a.Updater.Enter(it)
+}
+
+func (a *aiming) Before(ctx context.Context, unit int, ph model.Phase) error {
+	a.armed = ph == model.Backward && a.Target == Target{a.Rank, a.step, a.worker, unit}
+	return a.Updater.Before(ctx, unit, ph)
+}
+
+// planting is a backend that writes a value into the target.
+type planting struct {
+	kernels.Backend
+	*aim
+	value float32
+}
+
+func (p *planting) MatMulTN(c, a, b kernels.Tensor) {
+	p.Backend.MatMulTN(c, a, b)
+	if p.armed && c.Len() > 0 {
+		p.armed = false
+		p.Write(kernels.Tensor{Buf: c.Buf, Off: c.Off, Rows: 1, Cols: 1, Stride: 1}, []float32{p.value})
+	}
+}
+
+// onNorm follows the sum of squares over all ranks: change gets what a rank
+// holds of it, before or after the sum.
+func onNorm(p *train.Parts, before, after func(rank int, c comm.Communicator, ctx context.Context, x []uint64) error) {
+	onGroup(p, "world", func(rank int, c comm.Communicator) comm.Communicator {
+		return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {
+			norm := comm.LabelOf(ctx).Tensor == trace.Norm
+			if norm && before != nil {
+				if err := before(rank, c, ctx, x); err != nil {
+					return err
+				}
+			}
+			if err := c.AllReduceInt(ctx, x, op); err != nil || !norm || after == nil {
+				return err
+			}
+			return after(rank, c, ctx, x)
+		}}
+	})
+}
+
+// NormOfFirst makes the norm one of the first rank's squares alone, on all ranks.
+func NormOfFirst() Fault {
+	return func(p *train.Parts) {
+		onNorm(p, func(rank int, _ comm.Communicator, _ context.Context, x []uint64) error {
+			if rank > 0 {
+				clear(x)
+			}
+			return nil
+		}, nil)
+	}
+}
+
+// NormTwice sums the squares over all ranks once more, although they are the
+// sum already.
+func NormTwice() Fault {
+	return func(p *train.Parts) {
+		onNorm(p, nil, func(_ int, c comm.Communicator, ctx context.Context, x []uint64) error {
+			return c.AllReduceInt(ctx, x, kernels.Sum)
+		})
+	}
+}
+
+// StepAnyway makes one rank take a norm that is not finite for 0, so that it
+// steps where the others do not.
+func StepAnyway(rank int) Fault {
+	return func(p *train.Parts) {
+		onNorm(p, nil, func(r int, _ comm.Communicator, _ context.Context, x []uint64) error {
+			if sum := (kernels.SquareSum)(x); r == rank && sum[kernels.SquareInf]+sum[kernels.SquareNaN] > 0 {
+				clear(x)
+			}
+			return nil
+		})
+	}
+}
+
+// perRank holds one value for every rank; ranks are goroutines.
+type perRank[T any] struct {
+	mu sync.Mutex
+	of map[int]*T
+}
+
+// at is the value of a rank, which is its own to change.
+func (p *perRank[T]) at(rank int) *T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[int]*T{}
+	}
+	if p.of[rank] == nil {
+		p.of[rank] = new(T)
+	}
+	return p.of[rank]
+}
+
+// CountSkipped makes all ranks count a skipped step as an optimizer step.
+func CountSkipped() Fault {
+	return func(p *train.Parts) {
+		var steps perRank[int]
+		before := p.Counter
+		p.Counter = func(rank, taken int) int {
+			if before != nil {
+				taken = before(rank, taken)
+			}
+			n := steps.at(rank)
+			*n++
+			return *n
+		}
+	}
+}
+
+// begun is an updater that notes the step it is in.
+type begun struct {
+	parallel.Updater
+	step *int
+}
+
+func (b *begun) Begin(step int) {
+	*b.step = step
+	b.Updater.Begin(step)
+}
+
+// onStep replaces every rank's update with the step of the data at hand.
+func onStep(p *train.Parts, update func(rank, step int, s *optim.Step)) {
+	var steps perRank[int]
+	onUpdater(p, func(rank int, u parallel.Updater) parallel.Updater { return &begun{u, steps.at(rank)} })
+	onOptimizer(p, func(rank int, o optim.Optimizer) optim.Optimizer {
+		return &updates{o, func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step) {
+			update(rank, *steps.at(rank), &s)
+			inner.Update(be, w, g, moments, decays, s)
+		}}
+	})
+}
+
+// RateByData gives the optimizer of every rank the learning rate of the step of
+// the data, not that of its own step.
+func RateByData(c optim.Config) Fault {
+	return func(p *train.Parts) {
+		onStep(p, func(_, step int, s *optim.Step) { s.LR = c.At(step) })
+	}
+}

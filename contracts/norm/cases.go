@@ -1,0 +1,135 @@
+package norm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// fixture is a configuration and the plans it runs by default.
+type fixture struct {
+	config string
+	steps  int
+	plans  []string
+}
+
+// Steps of the data in which an infinity is planted: between others, so that
+// there is a state to keep and a step that goes on. Long runs skip again.
+const skipped, skippedAgain = 1, 4
+
+// tokens is the sequence length: what a step computes is not in question here.
+const tokens = 11
+
+func fixtures(level int) []fixture {
+	if level <= 1 {
+		return []fixture{
+			{"nano", 3, []string{"dp=8,zero=1", "dp=2,pp=2"}},
+			{"odd", 3, []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}},
+		}
+	}
+	return []fixture{
+		{"nano", 8, []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}},
+		{"odd", 8, []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}},
+	}
+}
+
+// list makes the cases of options.
+func list(o contract.Options) []contract.Case {
+	var out []contract.Case
+	for _, f := range choose(o) {
+		cfg, err := cases.Preset(f.config, o, f.steps)
+		if err != nil {
+			return []contract.Case{cases.Broken("options", err)}
+		}
+		cfg.Steps = max(cfg.Steps, skipped+2)
+		if o.Config == "" {
+			cfg.Model.SeqLen = tokens
+		}
+		for _, p := range exact(cfg, f.plans) {
+			out = append(out, one(cases.On(cfg, p), o))
+		}
+	}
+	return out
+}
+
+// choose applies the options' configuration and plans; plans of which none
+// promises the single worker's bits leave the default ones.
+func choose(o contract.Options) []fixture {
+	all := fixtures(o.Level)
+	if o.Config != "" {
+		all = []fixture{{o.Config, 3, []string{"dp=2", "dp=2,zero=1"}}}
+	}
+	var asked []fixture
+	for _, f := range all {
+		cfg, err := train.Preset(f.config)
+		if err == nil && len(exact(cfg, o.Plans)) > 0 {
+			asked = append(asked, fixture{f.config, f.steps, o.Plans})
+		}
+	}
+	if len(asked) > 0 {
+		return asked
+	}
+	return all
+}
+
+// exact parses the plans and leaves those that promise the single worker's bits.
+func exact(cfg train.Config, plans []string) []plan.Plan {
+	var out []plan.Plan
+	for _, s := range plans {
+		p, err := plan.Parse(s)
+		given := p // Validate fills defaults
+		if err == nil && p.Validate(cfg.Model, cfg.Sequences) == nil && p.Exact(cfg.Model) {
+			out = append(out, given)
+		}
+	}
+	return out
+}
+
+// one is the case of a configuration with its plan: the run and its control
+// meet the same infinities.
+func one(cfg train.Config, o contract.Options) contract.Case {
+	single := cases.Single(cfg)
+	return contract.Case{
+		Name: fmt.Sprintf("%s step %d skipped", cases.Name(cfg), skipped),
+		Runs: map[contract.Role]contract.Run{
+			contract.Test:    planted(cfg, o),
+			contract.Control: planted(single, o),
+		}}
+}
+
+// planted is a run with infinities planted.
+func planted(cfg train.Config, o contract.Options) contract.Run {
+	r := cases.Run(cfg, o)
+	r.Key += " with infinities"
+	r.Parts = infinities(cfg, float32(math.Inf(1)))
+	return r
+}
+
+// infinities plants a value in the first block's gradient, in the steps to be
+// skipped.
+func infinities(cfg train.Config, value float32) fault.Fault {
+	return fault.All(
+		fault.Plant(target(cfg, skipped, 1), value),
+		fault.Plant(target(cfg, skippedAgain, 2), value))
+}
+
+// target is the first block's gradient of one logical worker, on the rank that
+// computes it under the configuration's plan: with the first slice of it, on the
+// first stage.
+func target(cfg train.Config, step, worker int) fault.Target {
+	workers := cfg.Plan.Workers(cfg.Model)
+	t := fault.Target{Step: step, Worker: min(worker, workers-1, cfg.Sequences-1), Unit: 1}
+	for dp := range max(1, cfg.Plan.DP) {
+		if slices.Contains(cfg.Plan.RankWorkers(cfg.Model, dp), t.Worker) {
+			t.Rank = cfg.Plan.Dims().Rank(mesh.Coord{DP: dp})
+		}
+	}
+	return t
+}

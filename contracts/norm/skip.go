@@ -1,0 +1,273 @@
+package norm
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// decided is clause 3: a gradient that is not finite moves nobody, any other
+// moves all.
+func decided(p *contract.Pass) {
+	r, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	held := r.Held()
+	for step := range r.Config.Steps {
+		p.Expect(1)
+		steps, known := finite(r, step)
+		if !known {
+			continue
+		}
+		p.Saw(1)
+		for rank := range r.Header.World {
+			p.Expect(1)
+			before, ok1 := counter(r, rank, step-1)
+			after, ok2 := counter(r, rank, step)
+			norm, ok3 := r.Scalar(rank, step, trace.Norm)
+			if !ok1 || !ok2 || !ok3 {
+				continue
+			}
+			p.Saw(1)
+			says := func(got, want any, format string) {
+				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want), Message: fmt.Sprintf(format, rank)})
+			}
+			switch x := float64(norm.Value); {
+			case steps && after != before+1:
+				says(after, before+1, "the gradient is finite, and the counter of rank %d does not say that it took one step")
+			case !steps && after != before:
+				says(after, before, "the gradient is not finite, and the counter of rank %d moves")
+			case !steps && !(math.IsNaN(x) || math.IsInf(x, 0)):
+				says(x, "not finite", "the gradient is not finite, but its norm on rank %d is")
+			case steps == skips(r, rank, step):
+				says(!steps, steps, "rank %d does not record that it skipped the step, or records one that it did not skip")
+			}
+		}
+		if !steps {
+			stays(p, r, held, step)
+		}
+	}
+}
+
+// counter is how many steps a rank says to have taken after a step.
+func counter(r *evidence.Run, rank, step int) (int, bool) {
+	if step < 0 {
+		return 0, true
+	}
+	e, ok := r.Scalar(rank, step, trace.Counter)
+	return int(e.Value), ok
+}
+
+// skips reports whether a rank says that it took no step.
+func skips(r *evidence.Run, rank, step int) bool {
+	for e := range r.Events(rank, trace.KindSkip) {
+		if e.Step == step {
+			return true
+		}
+	}
+	return false
+}
+
+// stays checks that a step changed no weight and no moment on any rank.
+func stays(p *contract.Pass, r *evidence.Run, held map[string][]evidence.Holding, step int) {
+	for _, what := range r.State() {
+		for _, t := range r.Params {
+			p.Expect(r.Records(held[t.Name], what))
+			before := map[int]trace.Event{}
+			for _, c := range r.Copies(held[t.Name], step-1, what, 0) {
+				before[c.Rank] = c.Event
+			}
+			for _, c := range r.Copies(held[t.Name], step, what, 0) {
+				was, ok := before[c.Rank]
+				if !ok {
+					continue
+				}
+				p.Saw(1)
+				if !evidence.Same(c.Event, was) {
+					p.Report(r.Fill(contract.Finding{Rank: c.Rank, Step: step, Tensor: t.Name,
+						Message: fmt.Sprintf("the gradient is not finite, and %s of rank %d moves", what, c.Rank)}, c.Event, was))
+				}
+			}
+		}
+	}
+}
+
+// resumed is clause 4: steps are counted by the optimizer, not by the data.
+func resumed(p *contract.Pass) {
+	c, ok := unsplit.Open(p)
+	if !ok {
+		return
+	}
+	taken, captured := 0, c.Control.Config.Evidence.Capture
+	for step := range c.Test.Config.Steps {
+		c.State(step, nil)
+		p.Expect(1)
+		steps, known := finite(c.Test, step)
+		if !known {
+			return
+		}
+		p.Saw(1)
+		if captured && !recomputed(p, c.Control, step, taken) {
+			return
+		}
+		want := map[string]float64{trace.LR: c.Test.Config.Optimizer.At(taken)}
+		if steps {
+			taken++
+		}
+		want[trace.Counter] = float64(taken)
+		for rank := range c.Test.Header.World {
+			counts(p, c.Test, rank, step, want)
+		}
+	}
+}
+
+// counts compares a rank's scalars with what the number of steps taken makes
+// them.
+func counts(p *contract.Pass, r *evidence.Run, rank, step int, want map[string]float64) {
+	for _, what := range []string{trace.LR, trace.Counter} {
+		p.Expect(1)
+		e, ok := r.Scalar(rank, step, what)
+		if !ok {
+			continue
+		}
+		p.Saw(1)
+		if float64(e.Value) != want[what] {
+			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want[what]),
+				Message: fmt.Sprintf("%s of rank %d does not follow from the steps that were taken", what, rank)})
+		}
+	}
+}
+
+// recomputed judges the single worker's step by its own recorded elements and
+// the steps that were taken before.
+func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
+	p.Expect(1)
+	before, after := contract.State{}, contract.State{}
+	for _, what := range r.State() {
+		var ok1, ok2 bool
+		before[what], ok1 = tensors(r, step-1, what)
+		after[what], ok2 = tensors(r, step, what)
+		if !ok1 || !ok2 {
+			return false
+		}
+	}
+	grad, ok := tensors(r, step, trace.Grad)
+	if !ok {
+		return false
+	}
+	if p.Oracle == nil {
+		p.Doubt("no oracle to recompute the update with")
+		return false
+	}
+	want, err := p.Oracle.Update(r.Header.Spec, taken, before, grad)
+	if err != nil {
+		p.Doubt("%v", err)
+		return false
+	}
+	p.Saw(1)
+	for _, what := range r.State() {
+		for _, t := range r.Params {
+			compare(p, step, what, t.Name, after[what][t.Name], want[what][t.Name])
+		}
+	}
+	return true
+}
+
+func tensors(r *evidence.Run, step int, what string) (map[string][]float32, bool) {
+	out := map[string][]float32{}
+	for _, t := range r.Params {
+		e, ok := r.Digest(0, step, what, t.Name, 0)
+		if !ok || int64(len(e.Data)) != t.Len {
+			return nil, false
+		}
+		out[t.Name] = e.Data
+	}
+	return out, true
+}
+
+func compare(p *contract.Pass, step int, what, tensor string, got, want []float32) {
+	for i := range want {
+		if kernels.Bits(got[i]) != kernels.Bits(want[i]) {
+			p.Report(contract.Finding{Rank: 0, Step: step, Tensor: tensor, Index: int64(i),
+				Got: evidence.Bits(kernels.Bits(got[i])), Want: evidence.Bits(kernels.Bits(want[i])),
+				Message: fmt.Sprintf("%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)})
+			return
+		}
+	}
+}
+
+// named is clause 5: the first producer of what is not finite is the single
+// worker's.
+func named(p *contract.Pass) {
+	test, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	control, ok := evidence.Read(p, contract.Control)
+	if !ok {
+		return
+	}
+	held := test.Held()
+	for step := range control.Config.Steps {
+		if steps, known := finite(control, step); steps || !known {
+			continue
+		}
+		want, got, seen := producers(control, step), producers(test, step), recorded(test, held, step)
+		p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
+		p.Saw(len(seen))
+		for at := range want {
+			if _, ok := got[at]; !ok && seen[at] {
+				p.Report(contract.Finding{Rank: -1, Step: step, Tensor: at.tensor, Index: -1,
+					Message: fmt.Sprintf("the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)})
+			}
+		}
+		for at, rank := range got {
+			if _, ok := want[at]; !ok {
+				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: at.tensor, Index: -1,
+					Message: fmt.Sprintf("rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)})
+			}
+		}
+		if len(want) == 0 {
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
+				Message: "the reduced gradient is not finite, and no logical worker's gradient shows where that began"})
+		}
+	}
+}
+
+// origin is a logical worker's gradient of a parameter.
+type origin struct {
+	worker int
+	tensor string
+}
+
+// producers lists the workers' gradients that are not finite, each with a rank
+// that has it.
+func producers(r *evidence.Run, step int) map[origin]int {
+	out := map[origin]int{}
+	for e := range r.All {
+		if e.Kind == trace.KindDigest && e.What == trace.WorkerGrad && e.Step == step && !evidence.Finite(e) {
+			out[origin{e.Worker, e.Tensor}] = e.Rank
+		}
+	}
+	return out
+}
+
+// recorded lists the workers' gradients of a step of which all is recorded.
+func recorded(r *evidence.Run, held map[string][]evidence.Holding, step int) map[origin]bool {
+	out := map[origin]bool{}
+	for _, t := range r.Sources {
+		for w := range r.Workers {
+			all := evidence.Whole(evidence.BySlice(r.Copies(held[t.Name], step, trace.WorkerGrad, w)))
+			if all.Count == t.Len {
+				out[origin{w, t.Name}] = true
+			}
+		}
+	}
+	return out
+}
