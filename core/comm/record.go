@@ -14,6 +14,9 @@ type Label struct {
 	Group, Tensor string
 	Lo, Hi        int64
 	Step          int // optimizer step; -1 before the first
+	// Overlap marks the group's second communicator, which works beside the
+	// computation and numbers its operations by itself.
+	Overlap bool
 }
 
 // labelKey is the context key of a Label.

@@ -151,7 +151,7 @@ func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 	for _, i := range s.of(u) {
 		seg, lo := &s.segs[i], s.layout.Units[u].Lo
 		all := buf.Range(seg.Lo-lo, seg.Hi-lo)
-		lctx := comm.WithLabel(ctx, s.label(seg.Name, seg.Range))
+		lctx := comm.WithLabel(ctx, s.beside(seg.Name, seg.Range))
 		root := owner(seg.Bounds)
 		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != "tensors" {
 			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), seg.Bounds); err != nil {

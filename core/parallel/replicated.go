@@ -109,7 +109,6 @@ func (r *replicated) EndWorker(_ context.Context, it *Item) error {
 func (r *replicated) Before(context.Context, int, model.Phase) error { return nil }
 
 func (r *replicated) After(_ context.Context, u int, ph model.Phase) error {
-	r.phase(u, ph)
 	it := r.item
 	if ph == model.Forward || !it.EndsWorker {
 		return nil
@@ -127,7 +126,7 @@ func (r *replicated) After(_ context.Context, u int, ph model.Phase) error {
 // issue hands the all-reduce of unit u to the queue.
 func (r *replicated) issue(u int) {
 	unit, x := &r.layout.Units[u], r.unit(r.grads.Acc(), u)
-	r.Queue.SubmitFor(r.label(unit.Name, unit.Range), func(ctx context.Context) error {
+	r.Queue.SubmitFor(r.beside(unit.Name, unit.Range), func(ctx context.Context) error {
 		return r.Overlap.AllReduce(ctx, x, kernels.Sum)
 	})
 }

@@ -153,7 +153,6 @@ func (s *sharded) Before(ctx context.Context, u int, ph model.Phase) error {
 }
 
 func (s *sharded) After(ctx context.Context, u int, ph model.Phase) error {
-	s.phase(u, ph)
 	if s.gather != nil {
 		if err := s.gather.release(u); err != nil {
 			return err

@@ -112,15 +112,6 @@ func (b *base) Begin(step int)       { b.step = step }
 func (b *base) Enter(it *Item)       { b.item = it }
 func (b *base) Loss() kernels.Tensor { return b.loss.Acc() }
 
-// phase records that a unit is done with.
-func (b *base) phase(u int, ph model.Phase) {
-	what := trace.Forward
-	if ph == model.Backward {
-		what = trace.Backward
-	}
-	b.Evidence.Record(trace.Event{Kind: trace.KindPhase, Step: b.step, What: what, Unit: b.layout.Units[u].Name, Worker: b.item.Worker, Micro: b.item.Micro})
-}
-
 // leaf records that the current worker's gradient of unit u is complete and
 // enters the sum over workers.
 func (b *base) leaf(u int, grad kernels.Tensor) error {
@@ -140,6 +131,13 @@ func (b *base) leaf(u int, grad kernels.Tensor) error {
 // label describes an operation on elements r for its record.
 func (b *base) label(name string, r shard.Range) comm.Label {
 	return comm.Label{Group: "dp", Tensor: name, Lo: int64(r.Lo), Hi: int64(r.Hi), Step: b.step}
+}
+
+// beside is label for an operation on Overlap.
+func (b *base) beside(name string, r shard.Range) comm.Label {
+	l := b.label(name, r)
+	l.Overlap = true
+	return l
 }
 
 // held lists the units that have weights in the rank's parameter buffer.

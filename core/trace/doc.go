@@ -15,7 +15,7 @@
 //	digest    What "grad.worker": one logical worker's gradient of one parameter, before any sum over workers
 //	leaf      Worker, Unit: this worker's gradient entered the rank's partial sum
 //	issue     Unit: the reduction of this unit was handed to the communicator
-//	comm      Op, Group, Ranks, Seq, Count, Bytes, Unit, Lo, Hi: one collective, recorded beneath all decorators
+//	comm      Op, Group, Ranks, Overlap, Seq, Count, Bytes, Unit, Lo, Hi: one collective, recorded beneath all decorators
 //	digest    What "grad": the reduced gradient of one parameter, before clipping
 //	scalar    What "loss", "norm", "coef", "lr", "counter" (optimizer steps taken)
 //	skip      the step was not taken: Text says why

@@ -64,13 +64,16 @@ type Event struct {
 	Op     string `json:"op,omitempty"`
 	Group  string `json:"group,omitempty"` // "dp", "tp", "pp", "world", ...
 	Ranks  []int  `json:"ranks,omitempty"` // world ranks of the group; of a diff: the two
-	Seq    uint64 `json:"seq,omitempty"`   // operation number within its group
-	Peer   int    `json:"peer,omitempty"`  // root, receiver or sender, as a rank of the group
-	Lo     int64  `json:"lo,omitempty"`    // element range [Lo, Hi) of the rank's flat buffer
-	Hi     int64  `json:"hi,omitempty"`
-	Count  int64  `json:"count,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"` // sent by this rank
-	Moved  int64  `json:"moved,omitempty"` // of a comm: bytes of peers that this rank touched, counted as they moved
+	// Overlap marks an operation of the group's second communicator, which works
+	// beside the computation and numbers its operations by itself.
+	Overlap bool   `json:"overlap,omitempty"`
+	Seq     uint64 `json:"seq,omitempty"`  // operation number within its communicator
+	Peer    int    `json:"peer,omitempty"` // root, receiver or sender, as a rank of the group
+	Lo      int64  `json:"lo,omitempty"`   // element range [Lo, Hi) of the rank's flat buffer
+	Hi      int64  `json:"hi,omitempty"`
+	Count   int64  `json:"count,omitempty"`
+	Bytes   int64  `json:"bytes,omitempty"` // sent by this rank
+	Moved   int64  `json:"moved,omitempty"` // of a comm: bytes of peers that this rank touched, counted as they moved
 
 	// Once marks the copy that counts where several ranks hold the same elements:
 	// the digests marked so cover every logical element exactly once.

@@ -20,7 +20,7 @@ import (
 // fullEvent has a value in every field; odd ones where they exist.
 func fullEvent() Event {
 	return Event{Kind: KindDiff, Rank: 1, Step: -1, What: Weight, Tensor: "model.norm.weight", Unit: "block.3", Worker: 2, Micro: 3,
-		Op: "all-reduce", Group: "dp", Ranks: []int{0, 3}, Seq: 1<<63 + 1, Peer: 4, Lo: 5, Hi: 1 << 60, Count: -7, Bytes: 8, Moved: 9, Once: true,
+		Op: "all-reduce", Group: "dp", Ranks: []int{0, 3}, Overlap: true, Seq: 1<<63 + 1, Peer: 4, Lo: 5, Hi: 1 << 60, Count: -7, Bytes: 8, Moved: 9, Once: true,
 		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
 		IDs: []int64{-1, 9}, Ranges: [][2]int64{{0, 1}, {4, 1 << 50}}, Value: Float(math.Inf(-1)), Bits: 0x7fc00000, Index: 10,
 		Got: 0x80000000, Want: 1, Text: "a \"quoted\"\nline <&> \u2028",

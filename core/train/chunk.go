@@ -29,8 +29,8 @@ type chunk struct {
 
 // place is where a chunk is in its step: it labels what its model sends.
 type place struct {
-	step, micro int
-	unit        string
+	step, worker, micro int
+	unit                string
 }
 
 // newChunk builds the chunk's model and state.
@@ -86,6 +86,21 @@ func (c *chunk) Before(ctx context.Context, u int, ph model.Phase) error {
 	return c.Updater.Before(ctx, u, ph)
 }
 
+// After implements model.Hooks: it records that a unit is done with, before its
+// owner does what follows.
+func (c *chunk) After(ctx context.Context, u int, ph model.Phase) error {
+	c.ev.Record(trace.Event{Kind: trace.KindPhase, Step: c.at.step, What: direction(ph), Unit: c.model.Layout.Units[u].Name, Worker: c.at.worker, Micro: c.at.micro})
+	return c.Updater.After(ctx, u, ph)
+}
+
+// direction is the What of a pass.
+func direction(ph model.Phase) string {
+	if ph == model.Backward {
+		return trace.Backward
+	}
+	return trace.Forward
+}
+
 // Begin starts a step.
 func (c *chunk) Begin(step int) {
 	c.at.step = step
@@ -94,19 +109,16 @@ func (c *chunk) Begin(step int) {
 
 // Enter says which micro-batch the next pass belongs to.
 func (c *chunk) Enter(it *parallel.Item) {
-	c.at.micro = it.Micro
+	c.at.worker, c.at.micro = it.Worker, it.Micro
 	c.Updater.Enter(it)
 }
 
 // tap records the digest of an activation or its gradient: columns cols of a
 // logical tensor of full columns.
 func (c *chunk) tap(u int, ph model.Phase, name string, x kernels.Tensor, cols shard.Range, full int) {
-	d, what := kernels.Digest{}, trace.Forward
-	if ph == model.Backward {
-		what = trace.Backward
-	}
+	var d kernels.Digest
 	c.r.be.Hash(&d, x, kernels.Place{ID: kernels.TensorID(name), First: uint64(cols.Lo), RowStride: uint64(full)})
-	c.ev.Record(trace.Event{Kind: trace.KindTap, Step: c.at.step, What: what, Unit: c.model.Layout.Units[u].Name, Tensor: name,
+	c.ev.Record(trace.Event{Kind: trace.KindTap, Step: c.at.step, What: direction(ph), Unit: c.model.Layout.Units[u].Name, Tensor: name,
 		Micro: c.at.micro, Lo: int64(cols.Lo), Hi: int64(cols.Hi), Count: int64(full), Digest: &d})
 }
 

@@ -96,7 +96,7 @@ func runRanks(ctx context.Context, cfg Config, set *data.Set, parts Parts, backe
 // observe records an operation that ended on a rank.
 func observe(log *trace.Log, rec comm.Record) {
 	ev := trace.Event{Kind: trace.KindComm, Step: rec.Label.Step, Op: rec.Op, Group: rec.Label.Group, Unit: rec.Label.Tensor,
-		Lo: rec.Label.Lo, Hi: rec.Label.Hi, Ranks: rec.Group, Seq: rec.Seq, Count: rec.Count, Bytes: rec.Bytes, Moved: rec.Moved, Peer: max(rec.Peer, 0)}
+		Lo: rec.Label.Lo, Hi: rec.Label.Hi, Ranks: rec.Group, Overlap: rec.Label.Overlap, Seq: rec.Seq, Count: rec.Count, Bytes: rec.Bytes, Moved: rec.Moved, Peer: max(rec.Peer, 0)}
 	if rec.Err != nil {
 		ev.Text = rec.Err.Error()
 	}
