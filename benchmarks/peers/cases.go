@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -85,7 +86,8 @@ func (c *comparison) measure(b *cpu.Backend, p *peer, threads, rounds int) error
 		}
 		return "-"
 	}
-	fmt.Printf("%-34s %7d %12.1f %12.1f %10s %10s %7.2f\n", c.name, threads, median(a)/1e3, median(z)/1e3, rate(median(a)), rate(median(z)), median(ratio))
+	fmt.Printf("%-34s %7d %12.1f %12.1f %10s %10s %7.2f %7.2f\n", c.name, threads, median(a)/1e3, median(z)/1e3,
+		rate(median(a)), rate(median(z)), median(ratio), slices.Min(z)/slices.Min(a))
 	return nil
 }
 

@@ -1,8 +1,9 @@
 // Command peers times the kernels of package cpu and, in the same run and in
 // turn with them, the same work by others: matrix products by OpenBLAS, the
 // kernels of a block by PyTorch in eager mode, and memory-bound kernels against
-// a copy of as many bytes. It prints one table: medians of both, and the median
-// of the ratios of neighbours.
+// a copy of as many bytes. It prints one table: medians of both, the median of
+// the ratios of neighbours, and the ratio of the best of each, which a busy
+// machine disturbs least.
 //
 //	go run ./benchmarks/peers -peers openblas,torch,copy -threads 1,2
 //
@@ -54,7 +55,7 @@ func main() {
 }
 
 func run(o options) error {
-	fmt.Printf("%-34s %7s %12s %12s %10s %10s %7s\n", "case", "threads", "ours us", "peer us", "ours", "peer", "ratio")
+	fmt.Printf("%-34s %7s %12s %12s %10s %10s %7s %7s\n", "case", "threads", "ours us", "peer us", "ours", "peer", "ratio", "best")
 	for _, threads := range o.threads {
 		for _, name := range strings.Split(o.peers, ",") {
 			if err := compare(o, name, threads); err != nil {

@@ -66,8 +66,10 @@ func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kerne
 		return 0
 	}
 	c := b.newCall(changedPart)
-	c.x[0], c.x[1], c.place, c.digest, c.count = viewOf(x), viewOf(old), at, d, &changed
+	c.x[0], c.x[1], c.place, c.digest, c.hold = viewOf(x), viewOf(old), at, d, true
 	c.parallelRows(x.Rows, x.Cols)
+	changed = c.count
+	c.drop()
 	return changed
 }
 
@@ -89,7 +91,7 @@ func changedPart(c *call, _ *workspace, part int) {
 	}
 	c.mu.Lock()
 	c.digest.Add(sum)
-	*c.count += n
+	c.count += n
 	c.mu.Unlock()
 }
 

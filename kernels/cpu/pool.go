@@ -96,7 +96,8 @@ func (b *Backend) newCall(run func(c *call, ws *workspace, part int)) *call {
 }
 
 // dispatch runs all parts, on this thread and those that are free, and returns
-// when they are done. Workers that come late find nothing left.
+// when they are done. Workers that come late find nothing left. A call that is
+// held stays the caller's, who drops it.
 func (b *Backend) dispatch(c *call, parts int) {
 	c.parts = parts
 	c.next.Store(0)
@@ -112,7 +113,9 @@ func (b *Backend) dispatch(c *call, parts int) {
 	}
 	c.help()
 	c.done.Wait()
-	c.drop()
+	if !c.hold {
+		c.drop()
+	}
 }
 
 // drop gives up one reference; the last one makes the call reusable.

@@ -76,7 +76,8 @@ type operands struct {
 	tensors [2][]kernels.Tensor // of a reduction: destinations and sources
 	place   kernels.Place
 	digest  *kernels.Digest
-	count   *int
+	count   int  // result of a call that is held
+	hold    bool // the caller reads a result before it drops the call
 	squares *kernels.SquareSum
 
 	rows, cols, perPart int // see share
