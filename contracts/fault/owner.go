@@ -72,6 +72,19 @@ func SecondOwner(segment string, rank, owner int) Fault {
 		})
 }
 
+// AllOnFirst gives every segment to rank 0.
+func AllOnFirst() Fault {
+	return Cut(func(_ int, segs []parallel.Segment) {
+		for i := range segs {
+			bounds := make([]int, len(segs[i].Bounds))
+			for j := 1; j < len(bounds); j++ {
+				bounds[j] = segs[i].Len()
+			}
+			segs[i].Bounds = bounds
+		}
+	})
+}
+
 // NoOwner leaves a segment without an owner: the last rank broadcasts what it
 // has.
 func NoOwner(segment string) Fault {

@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/mesh"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -52,7 +51,7 @@ func list(o contract.Options) []contract.Case {
 		if o.Config == "" {
 			cfg.Model.SeqLen = tokens
 		}
-		for _, p := range exact(cfg, f.plans) {
+		for _, p := range cases.Exact(cfg, f.plans) {
 			out = append(out, one(cases.On(cfg, p), o))
 		}
 	}
@@ -69,7 +68,7 @@ func choose(o contract.Options) []fixture {
 	var asked []fixture
 	for _, f := range all {
 		cfg, err := train.Preset(f.config)
-		if err == nil && len(exact(cfg, o.Plans)) > 0 {
+		if err == nil && len(cases.Exact(cfg, o.Plans)) > 0 {
 			asked = append(asked, fixture{f.config, f.steps, o.Plans})
 		}
 	}
@@ -77,19 +76,6 @@ func choose(o contract.Options) []fixture {
 		return asked
 	}
 	return all
-}
-
-// exact parses the plans and leaves those that promise the single worker's bits.
-func exact(cfg train.Config, plans []string) []plan.Plan {
-	var out []plan.Plan
-	for _, s := range plans {
-		p, err := plan.Parse(s)
-		given := p // Validate fills defaults
-		if err == nil && p.Validate(cfg.Model, cfg.Sequences) == nil && p.Exact(cfg.Model) {
-			out = append(out, given)
-		}
-	}
-	return out
 }
 
 // one is the case of a configuration with its plan: the run and its control

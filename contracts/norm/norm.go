@@ -2,7 +2,10 @@
 // coefficient and one decision to step, on all ranks.
 package norm
 
-import "github.com/lockstep-ml/lockstep/contracts/contract"
+import (
+	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+)
 
 // Contract is C-NORM-001.
 func Contract() *contract.Contract {
@@ -26,6 +29,7 @@ func Contract() *contract.Contract {
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
 				"digest (grad.worker) of the test and the control run", named),
 		},
+		Judges:  cases.Canonical,
 		Cases:   list,
 		Mutants: mutants(),
 	}

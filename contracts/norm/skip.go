@@ -214,29 +214,37 @@ func named(p *contract.Pass) {
 		return
 	}
 	held := test.Held()
-	for step := range control.Config.Steps {
-		if steps, known := finite(control, step); steps || !known {
+	for step := range test.Config.Steps {
+		p.Expect(1)
+		if steps, known := finite(control, step); !known {
 			continue
+		} else if p.Saw(1); steps && !test.Config.Evidence.Workers {
+			continue // nothing to be named, and nowhere to look
 		}
-		want, got, seen := producers(control, step), producers(test, step), recorded(test, held, step)
-		p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
-		p.Saw(len(seen))
-		for at := range want {
-			if _, ok := got[at]; !ok && seen[at] {
-				p.Report(contract.Finding{Rank: -1, Step: step, Tensor: at.tensor, Index: -1,
-					Message: fmt.Sprintf("the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)})
-			}
+		producer(p, test, control, held, step)
+	}
+}
+
+// producer compares the workers' gradients of a step that are not finite.
+func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]evidence.Holding, step int) {
+	want, got, seen := producers(control, step), producers(test, step), recorded(test, held, step)
+	p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
+	p.Saw(len(seen))
+	for at := range want {
+		if _, ok := got[at]; !ok && seen[at] {
+			p.Report(contract.Finding{Rank: -1, Step: step, Tensor: at.tensor, Index: -1,
+				Message: fmt.Sprintf("the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)})
 		}
-		for at, rank := range got {
-			if _, ok := want[at]; !ok {
-				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: at.tensor, Index: -1,
-					Message: fmt.Sprintf("rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)})
-			}
+	}
+	for at, rank := range got {
+		if _, ok := want[at]; !ok {
+			p.Report(contract.Finding{Rank: rank, Step: step, Tensor: at.tensor, Index: -1,
+				Message: fmt.Sprintf("rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)})
 		}
-		if len(want) == 0 {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
-				Message: "the reduced gradient is not finite, and no logical worker's gradient shows where that began"})
-		}
+	}
+	if steps, _ := finite(control, step); !steps && len(want) == 0 {
+		p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
+			Message: "the reduced gradient is not finite, and no logical worker's gradient shows where that began"})
 	}
 }
 

@@ -35,6 +35,7 @@ func mapped(p *contract.Pass) {
 	for _, x := range firsts(r) {
 		for step := -1; step < r.Config.Steps; step++ {
 			x.checkOwners(p, r, held, step)
+			x.checkLaw(p, r, held, step)
 		}
 		x.checkBalance(p, r)
 	}
@@ -55,6 +56,9 @@ func (x *part) checkMap(kind string) error {
 		return err
 	}
 	if err := m.Validate(); err != nil {
+		return err
+	}
+	if err := law(kind, s, m); err != nil {
 		return err
 	}
 	loads, blocks := make([]uint64, len(x.group)), 0

@@ -67,6 +67,8 @@ func mutants() []contract.Mutant {
 
 		m("two-owners", "7", "nano dp=4,zero=1,shard=contiguous", fault.SecondOwner(b(1), 3, 1),
 			"two ranks hold and update the state of one block"),
+		m("all-on-rank-0", "7", "nano dp=2,zero=1,shard=balanced", fault.AllOnFirst(),
+			"a balanced map gives everything to rank 0: the result is right, no memory is saved"),
 		m("block-without-owner", "7", "odd dp=4,zero=1,shard=balanced", fault.NoOwner(b(2)),
 			"no rank holds the state of one block: it never moves"),
 	}

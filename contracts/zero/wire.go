@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -28,7 +29,7 @@ func moved(p *contract.Pass) {
 			return
 		}
 		for step := range r.Config.Steps {
-			p.Expect(1)
+			p.Expect(2)
 			sent(p, r, group, step, want)
 		}
 	}
@@ -56,27 +57,42 @@ func traffic(r *evidence.Run, rank int) (int64, error) {
 	return sum, nil
 }
 
-// sent compares all bytes that a group sent in a step. A step that some rank
-// did not finish, or left no record of, cannot be judged.
+// sent compares all bytes that a group sent in a step: those that its operations
+// imply, and those that the communicator counted as they moved. A step that some
+// rank did not finish, or left no record of, cannot be judged.
 func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) {
-	total, byOp := int64(0), map[string]int64{}
+	total, moved, byOp, movedByOp := int64(0), int64(0), map[string]int64{}, map[string]int64{}
 	for _, rank := range group {
 		found := false
 		for e := range r.Events(rank, trace.KindComm) {
 			if e.Step == step && e.Group == "dp" {
 				found = true
 				total += e.Bytes
+				moved += e.Moved
 				byOp[e.Op] += e.Bytes
+				movedByOp[e.Op] += e.Moved
 			}
 		}
 		if _, ended := r.Scalar(rank, step, trace.Counter); !found || !ended {
 			return
 		}
 	}
+	report := func(what string, got int64, byOp map[string]int64) {
+		p.Report(contract.Finding{Rank: group[0], Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
+			Message: fmt.Sprintf("%s of ranks %v %d bytes (%s), the formula gives %d", what, group, got, parcels(byOp), want)})
+	}
 	p.Saw(1)
 	if total != want {
-		p.Report(contract.Finding{Rank: group[0], Step: step, Index: -1, Got: fmt.Sprint(total), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("ranks %v sent %d bytes (%s), the formula gives %d", group, total, parcels(byOp), want)})
+		report("by the operations", total, byOp)
+	}
+	if moved == 0 && want > 0 {
+		p.Doubt("step %d: the communicator of ranks %v did not count the bytes that it moves", step, group)
+		return
+	}
+	p.Saw(1)
+	// A star sends what it reduces and scatters to one rank and back.
+	if star := r.Config.Plan.Comm == comm.Star; moved < want || moved > want && !star {
+		report("by the count of what moves", moved, movedByOp)
 	}
 }
 

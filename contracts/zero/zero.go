@@ -56,7 +56,7 @@ func clauses() []*contract.Clause {
 			"gather, phase, memory, digest (weight)", contract.Exact, resting),
 		c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it.",
 			"memory", contract.Integer, living),
-		c("6", "Bytes on the wire per step equal the stage's formula exactly.",
+		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
 			"comm", contract.Integer, moved),
 		c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
 			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, mapped),
@@ -101,11 +101,18 @@ How each clause judges
      parameters, n ranks, D logical workers, m micro-batches per worker, stages 0
      and 1 move 8P(n-1), block maps 12P(n-1), stage 2 4P(n-1)(D/n+1), stage 3
      4P(n-1)(D/n)(2m+1), plus the gradient of a tied head and one loss value.
-     Finds gathers and reductions too many (NVIDIA/cosmos-framework#161).
+     Two sums are held against that: what the recorded operations and their
+     numbers of elements imply, whatever algorithm runs them, and what the
+     communicator counts of peers' buffers as it reads and writes them. Finds gathers and reductions too many (NVIDIA/cosmos-framework#161).
   7  The three maps are checked for the model and the number of ranks of every
      case; under a map, moments show who owns each block, the allocated bytes
      must give the imbalance (largest over mean) that the map reports, and the
-     result is compared as in clause 2.
+     result is compared as in clause 2. What a map must be like is stated here,
+     without the functions that make it: round-robin, block i on rank i mod n;
+     contiguous, owners ascend and numbers of blocks differ by one at most;
+     balanced, the largest load is at most mean + (1-1/n) of the largest part, and
+     no rank is idle where there are parts for all. Both the map and what the run
+     made of it are held against that.
 
 How to read a finding
   rank    who deviates; -1 where the shards of several ranks are in question

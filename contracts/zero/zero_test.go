@@ -95,6 +95,31 @@ func TestLostRank(t *testing.T) {
 	t.Fatal("the case is gone")
 }
 
+// Clause 6 believes the communicator's count, not the formula of its operations
+// alone.
+func TestCountOfWhatMoves(t *testing.T) {
+	var r contracttest.Runner
+	c := zero.Contract()
+	all := c.Cases(contracttest.Options())
+	i := slices.IndexFunc(all, func(cs contract.Case) bool { return cs.Name == "odd dp=4,zero=2" })
+	e, err := r.Evidence(t, all[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := func(change func(int64) int64) contract.Evidence {
+		return contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
+			for i := range events {
+				events[i].Moved = change(events[i].Moved)
+			}
+			return events
+		})
+	}
+	contracttest.Want(t, c, counted(func(n int64) int64 { return n }), contract.Held, "6")
+	contracttest.Want(t, c, counted(func(int64) int64 { return 0 }), contract.Inconclusive, "6")
+	contracttest.Want(t, c, counted(func(n int64) int64 { return n + n/8 }), contract.Violated, "6")
+	contracttest.Want(t, c, counted(func(n int64) int64 { return n - n/8 }), contract.Violated, "6")
+}
+
 // A plan that shards nothing is no evidence.
 func TestUnsharded(t *testing.T) {
 	var r contracttest.Runner
