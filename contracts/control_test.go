@@ -35,7 +35,7 @@ func TestControlsFitTheJudgingContract(t *testing.T) {
 	}{
 		{zero.Contract(), "dp=4,zero=3", "dp=4", false, true},
 		{zero.Contract(), "dp=4,zero=3", "dp=4,microbatches=4", false, true},
-		{zero.Contract(), "dp=2,tp=2,pp=2,zero=2,shard=tensors", "dp=2,tp=2,pp=2", true, true},
+		{zero.Contract(), "dp=2,tp=2,pp=2,zero=3,shard=tensors", "dp=2,tp=2,pp=2", true, true},
 		{zero.Contract(), "dp=4,zero=3", "dp=1", false, false},
 		{zero.Contract(), "dp=4,zero=3", "dp=2", false, false},
 		{zero.Contract(), "dp=4,zero=3", "dp=4,zero=1", false, false},
