@@ -69,7 +69,7 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.Float64Var(&o.clip, "clip", 0, "largest gradient norm; 0 clips nothing (default: the configuration's)")
 	f.BoolVar(&o.tied, "tied", false, "the head is the embedding (default: the configuration's)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the initial weights")
-	f.StringVar(&o.backend, "backend", "ref", "compute backend")
+	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
 	f.BoolVar(&o.fingerprint, "fingerprint", false, "end with the hash of weights, moments and loss")
 	f.StringVar(&o.history, "history", "", "record what verify --history judges, in the empty directory `DIR`")
 	f.StringVar(&o.save, "save", "", "store checkpoints below `DIR`: after the last step, and as --save-every says")

@@ -188,7 +188,7 @@ func TestFlagsAreFrozen(t *testing.T) {
 	var got []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
-	want := []string{"backend=ref", "clip=0", "config=nano", "data=", "deadline=1h0m0s", "dry-run=false", "fingerprint=false", "format=text", "history=", "lr=0", "optimizer=",
+	want := []string{"backend=cpu", "clip=0", "config=nano", "data=", "deadline=1h0m0s", "dry-run=false", "fingerprint=false", "format=text", "history=", "lr=0", "optimizer=",
 		"plan=dp=1", "resume=", "save-every=0", "save=", "seed=1", "sequences=0", "steps=20", "tied=false"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)

@@ -84,7 +84,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.data, "data", "", "training text `FILE` (default: the built-in text; golden cases keep that)")
 	f.StringVar(&o.history, "history", "", "judge the runs recorded below `DIR` instead of running")
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
-	f.StringVar(&o.backend, "backend", "ref", "compute backend")
+	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own)")
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")

@@ -14,16 +14,35 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
-// Backends lists the names that OpenBackend knows.
-func Backends() []string { return []string{"ref"} }
+// DefaultBackend is the fastest one that every machine has.
+const DefaultBackend = "cpu"
 
-// OpenBackend gives the maker of a rank's backend. An unknown name is a usage
-// error.
+// ISAVariable is the environment variable that forces the instruction set of
+// the cpu backend: ref, avx2 or avx512.
+const ISAVariable = "LOCKSTEP_ISA"
+
+// Backends lists the names that OpenBackend knows.
+func Backends() []string { return []string{"cpu", "ref"} }
+
+// OpenBackend gives the maker of a rank's backend. An unknown name, or an
+// instruction set that this processor lacks, is a usage error. The ranks of a
+// process share one cpu backend and its threads.
 func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	switch name {
+	case "cpu":
+		isa, err := cpu.ParseISA(os.Getenv(ISAVariable))
+		if err != nil {
+			return nil, Usagef("%s: %w", ISAVariable, err)
+		}
+		b, err := cpu.New(cpu.Options{ISA: isa})
+		if err != nil {
+			return nil, err
+		}
+		return func(int) (kernels.Backend, error) { return b, nil }, nil
 	case "ref":
 		return func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, nil
 	}
