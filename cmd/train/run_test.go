@@ -71,7 +71,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--data", file(t, "empty.txt", "")}, "empty"},
 		{[]string{"--data", file(t, "short.txt", "too short")}, "short.txt"},
 		{[]string{"--data", t.TempDir()}, "directory"},
-		{[]string{"--backend", "abacus"}, `backend "abacus": known are ref`},
+		{[]string{"--backend", "abacus"}, `backend "abacus": known are cpu, ref`},
 		{[]string{"--history", used}, "of an earlier run"},
 		{[]string{"--frobnicate"}, "--frobnicate"},
 		{[]string{"extra"}, `"extra": unexpected argument`},

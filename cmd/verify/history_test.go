@@ -145,7 +145,7 @@ func TestTamperedHistoriesAreViolations(t *testing.T) {
 	record(t, dir, "dp=2", data.Default())
 	tamper(t, dir)
 	code, stdout := judge(t, dir)
-	for _, want := range []string{"violated      C-DDP-001.2", "rank 1, step 0", "reproduce: verify --history " + dir + " --contract C-DDP-001 --backend ref\n"} {
+	for _, want := range []string{"violated      C-DDP-001.2", "rank 1, step 0", "reproduce: verify --history " + dir + " --contract C-DDP-001 --backend cpu\n"} {
 		if code != cli.Violated || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, want %q:\n%s", code, want, stdout)
 		}

@@ -81,7 +81,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--history", ""}, "names no directory"},
 		{[]string{"--expect-ranks", "2"}, "expect-ranks=2: only histories"},
 		{[]string{"--history", used, "--expect-ranks", "0"}, "expect-ranks=0: must be at least 1"},
-		{[]string{"--backend", "abacus"}, `backend "abacus": known are ref`},
+		{[]string{"--backend", "abacus"}, `backend "abacus": known are cpu, ref`},
 		{[]string{"--seed", "0"}, "seed=0: must be at least 1"},
 		{[]string{"--seed=-1"}, `"-1"`},
 		{[]string{"--steps", "0"}, "steps=0: must be at least 1"},
