@@ -76,8 +76,8 @@ check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
 
 .PHONY: golden-fingerprints
-golden-fingerprints: ## record the fingerprints of training anew
-	$(GO) test -count=1 ./golden -run 'TestFingerprints$$' -update
+golden-fingerprints: ## record the fingerprints and learning rates of training anew
+	$(GO) test -count=1 ./golden -run 'Test(Fingerprints|Schedules)$$' -update
 
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)

@@ -49,25 +49,28 @@ type Variant struct {
 const (
 	clipUntied = 3.1
 	clipTied   = 2.7
+	clipBiased = 2.78
 )
 
 // Variants are the golden runs: both fixtures, both optimizers, head tied and
-// not.
+// not, and one with biases on every projection.
 func Variants() ([]Variant, error) {
 	var out []Variant
+	adamw, sgd := optim.Config{Name: "adamw"}, optim.Config{Name: "sgd", LR: 0.1, Decay: 0.01}
 	for _, v := range []struct {
-		config string
-		opt    optim.Config
-		tied   bool
+		config       string
+		opt          optim.Config
+		tied, biased bool
 	}{
-		{"nano", optim.Config{Name: "adamw"}, false},
-		{"nano", optim.Config{Name: "adamw"}, true},
-		{"nano", optim.Config{Name: "sgd", LR: 0.1, Decay: 0.01}, false},
-		{"nano", optim.Config{Name: "sgd", LR: 0.1, Decay: 0.01}, true},
-		{"odd", optim.Config{Name: "adamw"}, false},
-		{"odd", optim.Config{Name: "adamw"}, true},
-		{"odd", optim.Config{Name: "sgd", LR: 0.1, Decay: 0.01}, false},
-		{"odd", optim.Config{Name: "sgd", LR: 0.1, Decay: 0.01}, true},
+		{"nano", adamw, false, false},
+		{"nano", adamw, true, false},
+		{"nano", adamw, false, true},
+		{"nano", sgd, false, false},
+		{"nano", sgd, true, false},
+		{"odd", adamw, false, false},
+		{"odd", adamw, true, false},
+		{"odd", sgd, false, false},
+		{"odd", sgd, true, false},
 	} {
 		cfg, err := train.Preset(v.config)
 		if err != nil {
@@ -76,16 +79,20 @@ func Variants() ([]Variant, error) {
 		cfg.Model.Tied = v.tied
 		cfg.Optimizer = v.opt
 		cfg.Optimizer.Clip, cfg.Optimizer.Warmup, cfg.Optimizer.Horizon = clipUntied, 4, FingerprintSteps
-		tied := "untied"
+		kind := "untied"
 		if v.tied {
-			tied, cfg.Optimizer.Clip = "tied", clipTied
+			kind, cfg.Optimizer.Clip = "tied", clipTied
+		}
+		if v.biased {
+			kind, cfg.Optimizer.Clip = "biased", clipBiased
+			cfg.Model.QKVBias, cfg.Model.LinearBias, cfg.Model.InitBias = true, true, 0.1
 		}
 		cfg.Steps = FingerprintSteps
 		cfg.Evidence = train.Evidence{Digests: true, KeepGoing: true}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
-		out = append(out, Variant{v.config + "-" + v.opt.Name + "-" + tied, cfg})
+		out = append(out, Variant{v.config + "-" + v.opt.Name + "-" + kind, cfg})
 	}
 	return out, nil
 }

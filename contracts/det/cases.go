@@ -17,8 +17,8 @@ import (
 // oneThread is the role of the run on one thread.
 const oneThread contract.Role = "one thread"
 
-// list makes the cases of options: repeated runs, golden runs, runs on several
-// plans.
+// list makes the cases of options: repeated runs, runs on several plans, golden
+// runs, recorded schedules.
 func list(o contract.Options) []contract.Case {
 	var out []contract.Case
 	configs := []string{"nano", "odd"}
@@ -32,7 +32,7 @@ func list(o contract.Options) []contract.Case {
 		}
 		out = append(out, again(cfg, o), plans(cfg, o))
 	}
-	return append(out, goldens(o)...)
+	return append(append(out, goldens(o)...), schedules(o)...)
 }
 
 // steps of a case: two, or all that golden runs have.

@@ -23,6 +23,8 @@ func Contract() *contract.Contract {
 				"digest (weight, moments), scalar (loss, coef); golden/fingerprints", fingerprinted),
 			c("4", "Plans and thread counts do not change the fingerprint.",
 				"digest (weight, moments), scalar (loss) of runs on several plans and with one thread", invariant),
+			c("5", "The learning rate of every optimizer step is the recorded one, through warm-up and cosine to beyond the horizon.",
+				"scalar (lr); golden/schedules", scheduled),
 		},
 		Cases:   list,
 		Mutants: mutants(),
@@ -45,7 +47,8 @@ How each clause judges
      initial matrix, and every step's fingerprint, must be another.
   3  Digests of all weights and all moments and the bits of the loss, after
      every step, against golden/fingerprints: both fixtures, AdamW and SGD, head
-     tied and not, with clipping active in some steps. They run on their own
+     tied and not, biases on all projections, with clipping active in some steps.
+     They run on their own
      text and seed, whatever the options. Two steps at level 1, all 20 from
      level 2 on. A golden of another arithmetic version, text or configuration
      is not compared: the clause is then inconclusive and names the command that
@@ -53,6 +56,10 @@ How each clause judges
   4  The fingerprints of one configuration on several data-parallel plans and
      on one thread. If clause 3 holds for one rank and this does not, the
      communication or the threading is at fault, not the arithmetic.
+  5  Two steps of a fixture lie within its warm-up, and a schedule that is wrong
+     everywhere looks right everywhere. So a model of one layer takes every step
+     of four schedules, on two ranks, and the learning rate is compared with
+     golden/schedules bit for bit (huggingface/transformers#24088).
 
 How to read a finding
   step    the first step whose fingerprint differs

@@ -96,3 +96,32 @@ func TestGoldensAreOfOneTask(t *testing.T) {
 	})
 	contracttest.Want(t, c, unclipped, contract.Violated, "3")
 }
+
+// TestSchedulesAreOfOneRun: a run that takes another schedule, or fewer steps
+// than were recorded, is not compared.
+func TestSchedulesAreOfOneRun(t *testing.T) {
+	c := det.Contract()
+	e := one(t, "schedule warmup-cosine")
+	contracttest.Want(t, c, e, contract.Held, "5")
+	contracttest.Want(t, c, contracttest.WithoutRank(e, contract.Test, 1), contract.Inconclusive, "5")
+	contracttest.Want(t, c, contracttest.Without(e, contract.Test, func(e trace.Event) bool { return e.What == trace.LR && e.Step == 9 }), contract.Inconclusive, "5")
+	for name, change := range map[string]func(*train.Config){
+		"another horizon": func(c *train.Config) { c.Optimizer.Horizon++ },
+		"fewer steps":     func(c *train.Config) { c.Steps-- },
+	} {
+		x := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
+		h := &x.Histories[contract.Test].Header
+		cfg, err := train.ParseSpec(h.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&cfg)
+		h.Spec = cfg.Spec()
+		t.Run(name, func(t *testing.T) { contracttest.Want(t, c, x, contract.Inconclusive, "5") })
+	}
+	for _, name := range []string{"schedule none", "nano dp=2"} {
+		other := e
+		other.Case = name
+		contracttest.Want(t, c, other, contract.Inconclusive, "5")
+	}
+}

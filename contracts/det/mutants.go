@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -22,9 +23,19 @@ func mutants() []contract.Mutant {
 			Says: "one matrix product gives one wrong last bit, in every run alike: silent corruption that repetition cannot show"},
 		{ID: "learning-rate-rounded", Clause: "C-DET-001.3", On: goldenPrefix + "odd-sgd-tied", Break: breaks(contract.Test, fault.LearningRate(-1, 1+1e-6)),
 			Says: "the learning rate is off by one part in a million"},
+		{ID: "bias-gradients-lost", Clause: "C-DET-001.3", On: goldenPrefix + "nano-adamw-biased", Break: breaks(contract.Test, fault.LoseBiasGrads()),
+			Says: "biases get no gradient, on any plan: the loss falls all the same"},
 		{ID: "plan-dependent", Clause: "C-DET-001.4", On: "odd on plans", Break: breaks("dp=4", fault.OtherTree(model.BlockUnit(1))),
 			Says: "a plan adds the ranks in another order than the canonical tree"},
 		{ID: "thread-dependent", Clause: "C-DET-001.4", On: "nano on plans", Break: breaks(oneThread, fault.CorruptIf(single, 0, 9, 0)),
 			Says: "a kernel takes another path on one thread, with another last bit"},
+		{ID: "schedule-twice-as-fast", Clause: "C-DET-001.5", On: schedulePrefix + "warmup-cosine", Break: breaks(contract.Test, fault.Schedule(2)),
+			Says: "the schedule moves once per rank instead of once per step (huggingface/transformers#24088)"},
+		{ID: "horizon-counted-from-warm-up", Clause: "C-DET-001.5", On: schedulePrefix + "warmup-cosine-floor", Break: breaks(contract.Test,
+			fault.Config(func(_ int, c *train.Config) { c.Optimizer.Horizon += c.Optimizer.Warmup })),
+			Says: "the cosine is as long as the horizon and begins after the warm-up: right until then"},
+		{ID: "floor-forgotten", Clause: "C-DET-001.5", On: schedulePrefix + "cosine", Break: breaks(contract.Test,
+			fault.Config(func(_ int, c *train.Config) { c.Optimizer.MinLR = 0 })),
+			Says: "the cosine ends at 0 instead of the smallest learning rate"},
 	}
 }

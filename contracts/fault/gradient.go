@@ -212,3 +212,19 @@ func RateByData(c optim.Config) Fault {
 		onStep(p, func(_, step int, s *optim.Step) { s.LR = c.At(step) })
 	}
 }
+
+// biasless is a backend that adds up no columns, but for the single one of losses.
+type biasless struct{ kernels.Backend }
+
+func (b *biasless) ColumnSum(dst, x kernels.Tensor) {
+	if x.Cols == 1 {
+		b.Backend.ColumnSum(dst, x)
+	}
+}
+
+// LoseBiasGrads leaves the gradients of all biases 0.
+func LoseBiasGrads() Fault {
+	return func(p *train.Parts) {
+		onBackend(p, func(_ int, be kernels.Backend) kernels.Backend { return &biasless{be} })
+	}
+}

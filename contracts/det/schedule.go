@@ -1,0 +1,85 @@
+package det
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/golden"
+)
+
+// schedulePrefix begins the names of the cases that run a recorded schedule.
+const schedulePrefix = "schedule "
+
+// schedules are runs of the recorded schedules to beyond their horizons, of a
+// model so small that all those steps cost nothing.
+func schedules(o contract.Options) []contract.Case {
+	own := contract.Options{Text: data.Default(), Backend: o.Backend}
+	var out []contract.Case
+	for _, v := range golden.ScheduleVariants() {
+		cfg, err := cases.Preset("nano", own, v.Steps)
+		if err != nil {
+			return []contract.Case{cases.Broken("schedules", err)}
+		}
+		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
+		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, train.Evidence{}
+		out = append(out, contract.Case{
+			Name: schedulePrefix + v.Name, Clauses: []string{"C-DET-001.5"},
+			Runs: map[contract.Role]contract.Run{contract.Test: cases.Run(cfg, own)},
+		})
+	}
+	return out
+}
+
+// scheduled is clause 5: every rank has the recorded learning rate in every step.
+func scheduled(p *contract.Pass) {
+	r, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return
+	}
+	name, ok := strings.CutPrefix(p.Case, schedulePrefix)
+	if !ok {
+		p.Doubt("case %q runs no recorded schedule", p.Case)
+		return
+	}
+	s, err := golden.LoadSchedule(name)
+	if err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	if !follows(r, name) || r.Config.Steps != len(s.Rates) {
+		p.Doubt("the run has another schedule than %s, or not its %d steps", name, len(s.Rates))
+		return
+	}
+	for step, want := range s.Rates {
+		for rank := range r.Header.World {
+			p.Expect(1)
+			e, ok := r.Scalar(rank, step, trace.LR)
+			if !ok {
+				continue
+			}
+			p.Saw(1)
+			if float64(e.Value) != want {
+				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want),
+					Message: fmt.Sprintf("the learning rate of rank %d is not the recorded one of schedule %s", rank, name)})
+			}
+		}
+	}
+}
+
+// follows reports whether a run was asked to follow a recorded schedule.
+func follows(r *evidence.Run, name string) bool {
+	for _, v := range golden.ScheduleVariants() {
+		a, b := v.Config, r.Config.Optimizer
+		if v.Name == name {
+			return a.LR == b.LR && a.Warmup == b.Warmup && a.Horizon == b.Horizon && a.MinLR == b.MinLR
+		}
+	}
+	return false
+}
