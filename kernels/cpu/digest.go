@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"bytes"
-	"math"
 	"unsafe"
 
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -111,96 +110,4 @@ func changes(sum *kernels.Digest, x, old []float32, id, index uint64) (n int) {
 // raw is the memory of x.
 func raw(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-}
-
-// SumSquares implements kernels.Kernels.
-func (b *Backend) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
-	if b.isa == nil {
-		b.Backend.SumSquares(acc, x)
-		return
-	}
-	kernels.CheckSumSquares(x)
-	if x.Len() == 0 {
-		return
-	}
-	c := b.newCall(squaresPart)
-	c.x[0], c.squares = viewOf(x), acc
-	c.x[0].rows, c.x[0].cols = 1, x.Len()
-	c.parallelRows(1, x.Len())
-}
-
-// squareBlock is how many squares of 48 bits a bin of 64 bits takes.
-const squareBlock = 1 << 16
-
-func squaresPart(c *call, ws *workspace, part int) {
-	var sum kernels.SquareSum
-	lo, hi := c.columns(part)
-	for ; lo < hi; lo += squareBlock {
-		addSquares(&sum, c.x[0].data[lo:min(lo+squareBlock, hi)])
-	}
-	c.mu.Lock()
-	addNormal(c.squares, &sum)
-	c.mu.Unlock()
-}
-
-// addNormal adds digit by digit with carries, so that the digits stay below
-// 2^32.
-func addNormal(acc, sum *kernels.SquareSum) {
-	carry := uint64(0)
-	for i := range kernels.SquareInf {
-		carry += acc[i] + sum[i]
-		acc[i] = carry & math.MaxUint32
-		carry >>= 32
-	}
-	acc[kernels.SquareInf] += sum[kernels.SquareInf]
-	acc[kernels.SquareNaN] += sum[kernels.SquareNaN]
-}
-
-// addSquares sorts squared mantissas of 24 bits into one bin per exponent, as
-// package ref does. Four sets of bins keep neighbours of equal exponent from
-// waiting for each other.
-func addSquares(acc *kernels.SquareSum, x []float32) {
-	var bins [4][256]uint64
-	i := 0
-	for ; i+4 <= len(x); i += 4 {
-		y := (*[4]float32)(x[i:])
-		for j, v := range y {
-			e, m := mantissa(v)
-			bins[j][e] += m * m
-		}
-	}
-	for ; i < len(x); i++ {
-		e, m := mantissa(x[i])
-		bins[0][e] += m * m
-	}
-	for e := range 255 {
-		if s := bins[0][e] + bins[1][e] + bins[2][e] + bins[3][e]; s != 0 {
-			acc.AddScaled(0, s, 2*max(e, 1)-2) // mantissa * 2^(max(e,1)-150), in units of 2^-298
-		}
-	}
-	if bins[0][255]|bins[1][255]|bins[2][255]|bins[3][255] != 0 {
-		countSpecial(acc, x)
-	}
-}
-
-// mantissa is the exponent field of x and its mantissa with the hidden bit.
-func mantissa(x float32) (e uint8, m uint64) {
-	u := math.Float32bits(x)
-	e = uint8(u >> 23)
-	m = uint64(u & (1<<23 - 1))
-	if e != 0 {
-		m |= 1 << 23
-	}
-	return e, m
-}
-
-func countSpecial(acc *kernels.SquareSum, x []float32) {
-	for _, v := range x {
-		switch {
-		case v != v:
-			acc[kernels.SquareNaN]++
-		case v-v != 0:
-			acc[kernels.SquareInf]++
-		}
-	}
 }

@@ -14,10 +14,10 @@ type tileTable struct {
 
 // vectorTable holds the kernels over vectors; each takes a *vectorArgs.
 type vectorTable struct {
-	fill, scale, addConst, add, residual, larger,
+	fill, scale, addConst, add, tree4, residual, larger,
 	lanesDot, norm, normSum, normSumWeight, normWeight, normGrad, normGradAdd,
 	rope, scaleMax, rowMax, expSum, divide, divideScale, softmaxGrad,
-	swiglu, swigluGrad, adamw, sgd func(*byte)
+	swiglu, swigluGrad, adamw, sgd, squares, largestBits func(*byte)
 }
 
 // isa is an instruction set of this processor.

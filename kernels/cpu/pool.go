@@ -22,12 +22,13 @@ type call struct {
 
 // workspace is what one thread needs to compute a part.
 type workspace struct {
-	tile  tileArgs
-	vec   vectorArgs
-	hash  hashArgs
-	a, b  memory // packed operands
-	c     memory // sums of groups
-	steps []step
+	tile    tileArgs
+	vec     vectorArgs
+	hash    hashArgs
+	squares squareArgs
+	a, b    memory // packed operands
+	c       memory // sums of groups
+	steps   []step
 }
 
 // memory is reusable scratch.

@@ -41,7 +41,21 @@ func (b *Backend) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	c := b.newCall(reducePart)
 	c.tensors = [2][]kernels.Tensor{dst, src}
 	c.first = int(op)
+	if n := dst[0].Len(); op == kernels.Sum && len(dst) == 1 && 4*n*(1+len(src)) >= streamFrom && outside(dst[0], src) {
+		c.x[0] = viewOf(dst[0])
+		c.stream = streams(c.x[:1], 1)
+	}
 	c.parallelRows(1, dst[0].Len())
+}
+
+// outside reports whether dst shares no memory with any source.
+func outside(dst kernels.Tensor, src []kernels.Tensor) bool {
+	for _, s := range src {
+		if !s.Absent() && s.Buf == dst.Buf {
+			return false
+		}
+	}
+	return true
 }
 
 func reducePart(c *call, ws *workspace, part int) {
@@ -52,6 +66,9 @@ func reducePart(c *call, ws *workspace, part int) {
 		n := min(reduceBlock, hi-lo)
 		acc, rest := room[:n], room[reduceBlock:]
 		r := reduction{ws, c.b.isa, src, lo, n}
+		if c.stream != 0 && r.direct(c.x[0].data[lo:lo+n], acc, rest) {
+			continue
+		}
 		switch {
 		case kernels.Op(c.first) == kernels.Max:
 			r.maximum(acc)
@@ -70,6 +87,27 @@ type reduction struct {
 	isa   *isa
 	src   []kernels.Tensor
 	lo, n int
+}
+
+// direct writes the tree straight to dst, past the caches: where there are two
+// or four sources, or halves of them, that are all present.
+func (r *reduction) direct(dst, left, rest []float32) bool {
+	n := len(r.src)
+	half := n / 2
+	switch {
+	case !r.present(0, n) || n&(n-1) != 0 || n == 1:
+		return false
+	case n == 2:
+		r.ws.streamRow(1, r.isa.add, r.n, &dst[0], &r.source(0)[0], &r.source(1)[0])
+	case n == 4:
+		r.ws.streamRow(1, r.isa.tree4, r.n, &dst[0], &r.source(0)[0], &r.source(1)[0], &r.source(2)[0], &r.source(3)[0])
+	default:
+		right := rest[:r.n]
+		r.tree(left, 0, half, rest[reduceBlock:])
+		r.tree(right, half, n, rest[reduceBlock:])
+		r.ws.streamRow(1, r.isa.add, r.n, &dst[0], &left[0], &right[0])
+	}
+	return true
 }
 
 func fillWith(x []float32, v float32) {
@@ -96,6 +134,10 @@ func (r *reduction) tree(acc []float32, i, j int, rest []float32) bool {
 		return x != nil
 	}
 	half := 1 << (bits.Len(uint(j-i-1)) - 1)
+	if j-i == 4 && r.present(i, j) {
+		r.ws.rowOf(r.isa.tree4, r.n, &acc[0], &r.source(i)[0], &r.source(i + 1)[0], &r.source(i + 2)[0], &r.source(i + 3)[0])
+		return true
+	}
 	if j-i == 2 {
 		if x, y := r.source(i), r.source(i+1); x != nil && y != nil {
 			r.ws.rowOf(r.isa.add, r.n, &acc[0], &x[0], &y[0])
@@ -108,6 +150,16 @@ func (r *reduction) tree(acc []float32, i, j int, rest []float32) bool {
 	right := rest[:r.n]
 	if r.tree(right, i+half, j, rest[reduceBlock:]) {
 		r.ws.rowOf(r.isa.add, r.n, &acc[0], &acc[0], &right[0])
+	}
+	return true
+}
+
+// present reports whether all of sources [i, j) are there.
+func (r *reduction) present(i, j int) bool {
+	for ; i < j; i++ {
+		if r.src[i].Absent() {
+			return false
+		}
 	}
 	return true
 }

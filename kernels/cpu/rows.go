@@ -137,7 +137,7 @@ func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 // normBlock is about how many elements RMSNormGrad takes at a time on several
 // threads: the second of its passes finds them in a cache.
-const normBlock = 1 << 18
+const normBlock = 1 << 20
 
 // RMSNormGrad implements kernels.Kernels. On several threads dw, whose rows run
 // in order, is a pass of its own, shared by columns; it comes first, since dx

@@ -126,6 +126,7 @@ func vectorsAVX512() vectorTable {
 		scale:         scaleAVX512,
 		addConst:      addConstAVX512,
 		add:           addAVX512,
+		tree4:         tree4AVX512,
 		residual:      residualAVX512,
 		larger:        largerAVX512,
 		lanesDot:      lanesDotAVX512,
@@ -146,6 +147,8 @@ func vectorsAVX512() vectorTable {
 		swigluGrad:    swigluGradAVX512,
 		adamw:         adamwAVX512,
 		sgd:           sgdAVX512,
+		squares:       squaresAVX512,
+		largestBits:   largestBitsAVX512,
 	}
 }
 
@@ -211,6 +214,7 @@ func vectorsAVX2() vectorTable {
 		scale:         scaleAVX2,
 		addConst:      addConstAVX2,
 		add:           addAVX2,
+		tree4:         tree4AVX2,
 		residual:      residualAVX2,
 		larger:        largerAVX2,
 		lanesDot:      lanesDotAVX2,
@@ -231,5 +235,7 @@ func vectorsAVX2() vectorTable {
 		swigluGrad:    swigluGradAVX2,
 		adamw:         adamwAVX2,
 		sgd:           sgdAVX2,
+		squares:       squaresAVX2,
+		largestBits:   largestBitsAVX2,
 	}
 }

@@ -15,6 +15,9 @@ func addConstAVX512(p *byte)
 func addAVX512(p *byte)
 
 //go:noescape
+func tree4AVX512(p *byte)
+
+//go:noescape
 func residualAVX512(p *byte)
 
 //go:noescape
@@ -75,6 +78,12 @@ func adamwAVX512(p *byte)
 func sgdAVX512(p *byte)
 
 //go:noescape
+func squaresAVX512(p *byte)
+
+//go:noescape
+func largestBitsAVX512(p *byte)
+
+//go:noescape
 func fillAVX2(p *byte)
 
 //go:noescape
@@ -85,6 +94,9 @@ func addConstAVX2(p *byte)
 
 //go:noescape
 func addAVX2(p *byte)
+
+//go:noescape
+func tree4AVX2(p *byte)
 
 //go:noescape
 func residualAVX2(p *byte)
@@ -145,6 +157,12 @@ func adamwAVX2(p *byte)
 
 //go:noescape
 func sgdAVX2(p *byte)
+
+//go:noescape
+func squaresAVX2(p *byte)
+
+//go:noescape
+func largestBitsAVX2(p *byte)
 
 //go:noescape
 func hashAVX512(p *byte)

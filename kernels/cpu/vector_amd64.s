@@ -307,6 +307,105 @@ done:
 	VZEROUPPER
 	RET
 
+// func tree4AVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·tree4AVX512(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), DX
+	MOVQ (DX), AX
+	XORQ CX, CX
+	MOVQ 8(DX), BX
+	MOVQ 16(DX), SI
+	MOVQ 24(DX), DI
+	MOVQ 32(DX), R8
+	MOVQ 40(DX), R9
+	CMPQ 128(DX), $0x00
+	JE   many
+
+stream:
+	CMPQ     AX, $0x00000020
+	JLT      streamend
+	VMOVUPS  (SI)(CX*1), Z0
+	VMOVUPS  (DI)(CX*1), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVUPS  (R8)(CX*1), Z1
+	VMOVUPS  (R9)(CX*1), Z2
+	VADDPS   Z2, Z1, Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (BX)(CX*1)
+	VMOVUPS  64(SI)(CX*1), Z0
+	VMOVUPS  64(DI)(CX*1), Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVUPS  64(R8)(CX*1), Z1
+	VMOVUPS  64(R9)(CX*1), Z2
+	VADDPS   Z2, Z1, Z1
+	VADDPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(BX)(CX*1)
+	ADDQ     $0x00000080, CX
+	SUBQ     $0x00000020, AX
+	JMP      stream
+
+streamend:
+	SFENCE
+	JMP one
+
+many:
+	CMPQ    AX, $0x00000020
+	JLT     manyend
+	VMOVUPS (SI)(CX*1), Z0
+	VMOVUPS (DI)(CX*1), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS (R8)(CX*1), Z1
+	VMOVUPS (R9)(CX*1), Z2
+	VADDPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)(CX*1)
+	VMOVUPS 64(SI)(CX*1), Z0
+	VMOVUPS 64(DI)(CX*1), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS 64(R8)(CX*1), Z1
+	VMOVUPS 64(R9)(CX*1), Z2
+	VADDPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(BX)(CX*1)
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, AX
+	JMP     many
+
+manyend:
+one:
+	CMPQ    AX, $0x00000010
+	JLT     oneend
+	VMOVUPS (SI)(CX*1), Z0
+	VMOVUPS (DI)(CX*1), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS (R8)(CX*1), Z1
+	VMOVUPS (R9)(CX*1), Z2
+	VADDPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)(CX*1)
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     one
+
+oneend:
+	TESTQ     AX, AX
+	JE        done
+	MOVL      $0x0000ffff, DX
+	BZHIL     AX, DX, DX
+	KMOVW     DX, K1
+	VMOVUPS.Z (SI)(CX*1), K1, Z0
+	VMOVUPS.Z (DI)(CX*1), K1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS.Z (R8)(CX*1), K1, Z1
+	VMOVUPS.Z (R9)(CX*1), K1, Z2
+	VADDPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (BX)(CX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func residualAVX512(p *byte)
 // Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·residualAVX512(SB), NOSPLIT, $0-8
@@ -537,13 +636,13 @@ TEXT ·normAVX512(SB), NOSPLIT, $0-8
 stream:
 	CMPQ       AX, $0x00000020
 	JLT        streamend
-	PREFETCHT0 (R8)(CX*1)
+	PREFETCHT1 (R8)(CX*1)
 	VMOVUPS    (SI)(CX*1), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    (DI)(CX*1), Z2
 	VMULPS     Z2, Z1, Z1
 	VMOVNTPS   Z1, (BX)(CX*1)
-	PREFETCHT0 64(R8)(CX*1)
+	PREFETCHT1 64(R8)(CX*1)
 	VMOVUPS    64(SI)(CX*1), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    64(DI)(CX*1), Z2
@@ -560,13 +659,13 @@ streamend:
 many:
 	CMPQ       AX, $0x00000020
 	JLT        manyend
-	PREFETCHT0 (R8)(CX*1)
+	PREFETCHT1 (R8)(CX*1)
 	VMOVUPS    (SI)(CX*1), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    (DI)(CX*1), Z2
 	VMULPS     Z2, Z1, Z1
 	VMOVUPS    Z1, (BX)(CX*1)
-	PREFETCHT0 64(R8)(CX*1)
+	PREFETCHT1 64(R8)(CX*1)
 	VMOVUPS    64(SI)(CX*1), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    64(DI)(CX*1), Z2
@@ -580,7 +679,7 @@ manyend:
 one:
 	CMPQ       AX, $0x00000010
 	JLT        oneend
-	PREFETCHT0 (R8)(CX*1)
+	PREFETCHT1 (R8)(CX*1)
 	VMOVUPS    (SI)(CX*1), Z1
 	VMULPS     Z0, Z1, Z1
 	VMOVUPS    (DI)(CX*1), Z2
@@ -898,8 +997,8 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000020
 	JLT          streamend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -908,8 +1007,8 @@ stream:
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
 	VMOVNTPS     Z2, (BX)(CX*1)
-	PREFETCHT0   64(R9)(CX*1)
-	PREFETCHT0   64(R10)(CX*1)
+	PREFETCHT1   64(R9)(CX*1)
+	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -929,8 +1028,8 @@ streamend:
 many:
 	CMPQ         AX, $0x00000020
 	JLT          manyend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -939,8 +1038,8 @@ many:
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
-	PREFETCHT0   64(R9)(CX*1)
-	PREFETCHT0   64(R10)(CX*1)
+	PREFETCHT1   64(R9)(CX*1)
+	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -957,8 +1056,8 @@ manyend:
 one:
 	CMPQ         AX, $0x00000010
 	JLT          oneend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1011,8 +1110,8 @@ TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000020
 	JLT          streamend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1023,8 +1122,8 @@ stream:
 	VMOVUPS      (R11)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVNTPS     Z2, (BX)(CX*1)
-	PREFETCHT0   64(R9)(CX*1)
-	PREFETCHT0   64(R10)(CX*1)
+	PREFETCHT1   64(R9)(CX*1)
+	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1046,8 +1145,8 @@ streamend:
 many:
 	CMPQ         AX, $0x00000020
 	JLT          manyend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1058,8 +1157,8 @@ many:
 	VMOVUPS      (R11)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
-	PREFETCHT0   64(R9)(CX*1)
-	PREFETCHT0   64(R10)(CX*1)
+	PREFETCHT1   64(R9)(CX*1)
+	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1078,8 +1177,8 @@ manyend:
 one:
 	CMPQ         AX, $0x00000010
 	JLT          oneend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -2358,6 +2457,134 @@ done:
 	VZEROUPPER
 	RET
 
+// func squaresAVX512(p *byte)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·squaresAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	VBROADCASTSD 16(AX), Z0
+	VBROADCASTSD 24(AX), Z1
+	VBROADCASTSD 32(AX), Z2
+	VPXORD       Z3, Z3, Z3
+
+loop:
+	CMPQ      CX, $0x08
+	JLT       done
+	VCVTPS2PD (DX), Z4
+	VMULPD    Z4, Z4, Z4
+	VADDPD    Z4, Z0, Z5
+	VSUBPD    Z0, Z5, Z0
+	VSUBPD    Z0, Z4, Z4
+	VMOVAPD   Z5, Z0
+	VADDPD    Z4, Z1, Z5
+	VSUBPD    Z1, Z5, Z1
+	VSUBPD    Z1, Z4, Z4
+	VMOVAPD   Z5, Z1
+	VADDPD    Z4, Z2, Z5
+	VSUBPD    Z2, Z5, Z2
+	VSUBPD    Z2, Z4, Z4
+	VMOVAPD   Z5, Z2
+	VORPD     Z4, Z3, Z3
+	ADDQ      $0x20, DX
+	SUBQ      $0x08, CX
+	JMP       loop
+
+done:
+	VMOVUPD Z0, 40(AX)
+	VMOVUPD Z1, 104(AX)
+	VMOVUPD Z2, 168(AX)
+	VMOVUPD Z3, 232(AX)
+	VZEROUPPER
+	RET
+
+// func largestBitsAVX512(p *byte)
+// Requires: AVX, AVX2, AVX512F, BMI2
+TEXT ·largestBitsAVX512(SB), NOSPLIT, $0-8
+	MOVQ    p+0(FP), DX
+	MOVQ    (DX), AX
+	XORQ    CX, CX
+	MOVQ    8(DX), BX
+	VMOVUPS constAVX512_7fffffff<>+0(SB), Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+
+many:
+	CMPQ    AX, $0x00000040
+	JLT     manyend
+	VMOVUPS (BX)(CX*1), Z5
+	VPANDD  Z0, Z5, Z5
+	VPMAXUD Z5, Z1, Z1
+	VMOVUPS 64(BX)(CX*1), Z5
+	VPANDD  Z0, Z5, Z5
+	VPMAXUD Z5, Z2, Z2
+	VMOVUPS 128(BX)(CX*1), Z5
+	VPANDD  Z0, Z5, Z5
+	VPMAXUD Z5, Z3, Z3
+	VMOVUPS 192(BX)(CX*1), Z5
+	VPANDD  Z0, Z5, Z5
+	VPMAXUD Z5, Z4, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x00000040, AX
+	JMP     many
+
+manyend:
+one:
+	CMPQ    AX, $0x00000010
+	JLT     oneend
+	VMOVUPS (BX)(CX*1), Z5
+	VPANDD  Z0, Z5, Z5
+	VPMAXUD Z5, Z1, Z1
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     one
+
+oneend:
+	TESTQ     AX, AX
+	JE        done
+	MOVL      $0x0000ffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (BX)(CX*1), K1, Z5
+	VPANDD    Z0, Z5, Z5
+	VPMAXUD   Z5, Z2, Z2
+
+done:
+	VPMAXUD       Z3, Z1, Z1
+	VPMAXUD       Z4, Z2, Z2
+	VPMAXUD       Z2, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VPMAXUD       Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVSS        X1, 136(DX)
+	VZEROUPPER
+	RET
+
+DATA constAVX512_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+28(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+32(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+36(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+40(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+44(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+48(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+52(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+56(SB)/4, $0x7fffffff
+DATA constAVX512_7fffffff<>+60(SB)/4, $0x7fffffff
+GLOBL constAVX512_7fffffff<>(SB), RODATA|NOPTR, $64
+
 // func fillAVX2(p *byte)
 // Requires: AVX, MMX+
 TEXT ·fillAVX2(SB), NOSPLIT, $0-8
@@ -2685,6 +2912,106 @@ done:
 	VZEROUPPER
 	RET
 
+// func tree4AVX2(p *byte)
+// Requires: AVX, MMX+
+TEXT ·tree4AVX2(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), DX
+	MOVQ (DX), AX
+	XORQ CX, CX
+	MOVQ 8(DX), BX
+	MOVQ 16(DX), SI
+	MOVQ 24(DX), DI
+	MOVQ 32(DX), R8
+	MOVQ 40(DX), R9
+	CMPQ 128(DX), $0x00
+	JE   many
+
+stream:
+	CMPQ     AX, $0x00000010
+	JLT      streamend
+	VMOVUPS  (SI)(CX*1), Y0
+	VMOVUPS  (DI)(CX*1), Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVUPS  (R8)(CX*1), Y1
+	VMOVUPS  (R9)(CX*1), Y2
+	VADDPS   Y2, Y1, Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVNTPS Y0, (BX)(CX*1)
+	VMOVUPS  32(SI)(CX*1), Y0
+	VMOVUPS  32(DI)(CX*1), Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVUPS  32(R8)(CX*1), Y1
+	VMOVUPS  32(R9)(CX*1), Y2
+	VADDPS   Y2, Y1, Y1
+	VADDPS   Y1, Y0, Y0
+	VMOVNTPS Y0, 32(BX)(CX*1)
+	ADDQ     $0x00000040, CX
+	SUBQ     $0x00000010, AX
+	JMP      stream
+
+streamend:
+	SFENCE
+	JMP one
+
+many:
+	CMPQ    AX, $0x00000010
+	JLT     manyend
+	VMOVUPS (SI)(CX*1), Y0
+	VMOVUPS (DI)(CX*1), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS (R8)(CX*1), Y1
+	VMOVUPS (R9)(CX*1), Y2
+	VADDPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)(CX*1)
+	VMOVUPS 32(SI)(CX*1), Y0
+	VMOVUPS 32(DI)(CX*1), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS 32(R8)(CX*1), Y1
+	VMOVUPS 32(R9)(CX*1), Y2
+	VADDPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(BX)(CX*1)
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     many
+
+manyend:
+one:
+	CMPQ    AX, $0x00000008
+	JLT     oneend
+	VMOVUPS (SI)(CX*1), Y0
+	VMOVUPS (DI)(CX*1), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS (R8)(CX*1), Y1
+	VMOVUPS (R9)(CX*1), Y2
+	VADDPS  Y2, Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (BX)(CX*1)
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, AX
+	JMP     one
+
+oneend:
+	TESTQ      AX, AX
+	JE         done
+	LEAQ       maskRowsAVX2<>+0(SB), DX
+	SHLQ       $0x02, AX
+	SUBQ       AX, DX
+	VMOVUPS    32(DX), Y0
+	VMASKMOVPS (SI)(CX*1), Y0, Y1
+	VMASKMOVPS (DI)(CX*1), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS (R8)(CX*1), Y0, Y2
+	VMASKMOVPS (R9)(CX*1), Y0, Y3
+	VADDPS     Y3, Y2, Y2
+	VADDPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (BX)(CX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func residualAVX2(p *byte)
 // Requires: AVX, MMX+
 TEXT ·residualAVX2(SB), NOSPLIT, $0-8
@@ -2972,7 +3299,7 @@ TEXT ·normAVX2(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT0   (R8)(CX*1)
+	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -2996,7 +3323,7 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT0   (R8)(CX*1)
+	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -3017,7 +3344,7 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT0   (R8)(CX*1)
+	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -3528,8 +3855,8 @@ TEXT ·normGradAVX2(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3561,8 +3888,8 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3591,8 +3918,8 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3648,8 +3975,8 @@ TEXT ·normGradAddAVX2(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3685,8 +4012,8 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3719,8 +4046,8 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT0   (R9)(CX*1)
-	PREFETCHT0   (R10)(CX*1)
+	PREFETCHT1   (R9)(CX*1)
+	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -5233,6 +5560,140 @@ done:
 	VZEROUPPER
 	RET
 
+// func squaresAVX2(p *byte)
+// Requires: AVX
+TEXT ·squaresAVX2(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	VBROADCASTSD 16(AX), Y0
+	VBROADCASTSD 24(AX), Y1
+	VBROADCASTSD 32(AX), Y2
+	VXORPS       Y3, Y3, Y3
+
+loop:
+	CMPQ      CX, $0x08
+	JLT       done
+	VCVTPS2PD (DX), Y4
+	VMULPD    Y4, Y4, Y4
+	VADDPD    Y4, Y0, Y5
+	VSUBPD    Y0, Y5, Y0
+	VSUBPD    Y0, Y4, Y4
+	VMOVAPD   Y5, Y0
+	VADDPD    Y4, Y1, Y5
+	VSUBPD    Y1, Y5, Y1
+	VSUBPD    Y1, Y4, Y4
+	VMOVAPD   Y5, Y1
+	VADDPD    Y4, Y2, Y5
+	VSUBPD    Y2, Y5, Y2
+	VSUBPD    Y2, Y4, Y4
+	VMOVAPD   Y5, Y2
+	VORPD     Y4, Y3, Y3
+	VCVTPS2PD 16(DX), Y4
+	VMULPD    Y4, Y4, Y4
+	VADDPD    Y4, Y0, Y5
+	VSUBPD    Y0, Y5, Y0
+	VSUBPD    Y0, Y4, Y4
+	VMOVAPD   Y5, Y0
+	VADDPD    Y4, Y1, Y5
+	VSUBPD    Y1, Y5, Y1
+	VSUBPD    Y1, Y4, Y4
+	VMOVAPD   Y5, Y1
+	VADDPD    Y4, Y2, Y5
+	VSUBPD    Y2, Y5, Y2
+	VSUBPD    Y2, Y4, Y4
+	VMOVAPD   Y5, Y2
+	VORPD     Y4, Y3, Y3
+	ADDQ      $0x20, DX
+	SUBQ      $0x08, CX
+	JMP       loop
+
+done:
+	VMOVUPD Y0, 40(AX)
+	VMOVUPD Y1, 104(AX)
+	VMOVUPD Y2, 168(AX)
+	VMOVUPD Y3, 232(AX)
+	VZEROUPPER
+	RET
+
+// func largestBitsAVX2(p *byte)
+// Requires: AVX, AVX2
+TEXT ·largestBitsAVX2(SB), NOSPLIT, $0-8
+	MOVQ    p+0(FP), DX
+	MOVQ    (DX), AX
+	XORQ    CX, CX
+	MOVQ    8(DX), BX
+	VMOVUPS constAVX2_7fffffff<>+0(SB), Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+
+many:
+	CMPQ    AX, $0x00000020
+	JLT     manyend
+	VMOVUPS (BX)(CX*1), Y5
+	VPAND   Y0, Y5, Y5
+	VPMAXUD Y5, Y1, Y1
+	VMOVUPS 32(BX)(CX*1), Y5
+	VPAND   Y0, Y5, Y5
+	VPMAXUD Y5, Y2, Y2
+	VMOVUPS 64(BX)(CX*1), Y5
+	VPAND   Y0, Y5, Y5
+	VPMAXUD Y5, Y3, Y3
+	VMOVUPS 96(BX)(CX*1), Y5
+	VPAND   Y0, Y5, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, AX
+	JMP     many
+
+manyend:
+one:
+	CMPQ    AX, $0x00000008
+	JLT     oneend
+	VMOVUPS (BX)(CX*1), Y5
+	VPAND   Y0, Y5, Y5
+	VPMAXUD Y5, Y1, Y1
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, AX
+	JMP     one
+
+oneend:
+	TESTQ      AX, AX
+	JE         done
+	LEAQ       maskRowsAVX2<>+0(SB), SI
+	SHLQ       $0x02, AX
+	SUBQ       AX, SI
+	VMOVUPS    32(SI), Y5
+	VMASKMOVPS (BX)(CX*1), Y5, Y5
+	VPAND      Y0, Y5, Y5
+	VPMAXUD    Y5, Y2, Y2
+
+done:
+	VPMAXUD      Y3, Y1, Y1
+	VPMAXUD      Y4, Y2, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVSS       X1, 136(DX)
+	VZEROUPPER
+	RET
+
+DATA constAVX2_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA constAVX2_7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL constAVX2_7fffffff<>(SB), RODATA|NOPTR, $32
+
 // func hashAVX512(p *byte)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, POPCNT
 TEXT ·hashAVX512(SB), NOSPLIT, $0-8
@@ -5251,37 +5712,84 @@ TEXT ·hashAVX512(SB), NOSPLIT, $0-8
 	VPXORQ       Z8, Z8, Z8
 	VPXORQ       Z9, Z9, Z9
 	XORQ         BX, BX
+	VMOVDQU64    words_7fffffff7fffffff<>+0(SB), Z11
+	VMOVDQU64    words_7f8000007f800000<>+0(SB), Z12
+
+sixteen:
+	CMPQ      CX, $0x10
+	JLT       eight
+	VPANDD    (DX), Z11, Z10
+	VPCMPD    $0x05, Z12, Z10, K1
+	KORTESTW  K1, K1
+	JNE       eight
+	VPMOVZXDQ (DX), Z10
+	VPMULLQ   Z2, Z10, Z10
+	VPADDQ    Z2, Z10, Z10
+	VPXORQ    Z0, Z10, Z10
+	VPADDQ    Z1, Z0, Z0
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPMULLQ   Z3, Z10, Z10
+	VPSRLQ    $0x1d, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPADDQ    Z10, Z8, Z8
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPMULLQ   Z4, Z10, Z10
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPADDQ    Z10, Z9, Z9
+	VPMOVZXDQ 32(DX), Z10
+	VPMULLQ   Z2, Z10, Z10
+	VPADDQ    Z2, Z10, Z10
+	VPXORQ    Z0, Z10, Z10
+	VPADDQ    Z1, Z0, Z0
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPMULLQ   Z3, Z10, Z10
+	VPSRLQ    $0x1d, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPADDQ    Z10, Z8, Z8
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPMULLQ   Z4, Z10, Z10
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
+	VPADDQ    Z10, Z9, Z9
+	ADDQ      $0x40, DX
+	SUBQ      $0x10, CX
+	JMP       sixteen
 
 eight:
 	CMPQ      CX, $0x08
 	JLT       rest
 	VPMOVZXDQ (DX), Z10
-	VPANDQ    Z5, Z10, Z11
-	VPCMPQ    $0x05, Z6, Z11, K1
+	VPANDQ    Z5, Z10, Z13
+	VPCMPQ    $0x05, Z6, Z13, K1
 	KMOVB     K1, SI
 	POPCNTL   SI, SI
 	ADDQ      SI, BX
-	VPCMPQ    $0x06, Z6, Z11, K1
+	VPCMPQ    $0x06, Z6, Z13, K1
 	VMOVDQA64 Z7, K1, Z10
 	VPMULLQ   Z2, Z10, Z10
 	VPADDQ    Z2, Z10, Z10
 	VPXORQ    Z0, Z10, Z10
 	VPADDQ    Z1, Z0, Z0
-	VPSRLQ    $0x20, Z10, Z11
-	VPXORQ    Z11, Z10, Z10
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
 	VPMULLQ   Z3, Z10, Z10
-	VPSRLQ    $0x1d, Z10, Z11
-	VPXORQ    Z11, Z10, Z10
+	VPSRLQ    $0x1d, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
 	VPADDQ    Z10, Z8, Z8
-	VPSRLQ    $0x20, Z10, Z11
-	VPXORQ    Z11, Z10, Z10
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
 	VPMULLQ   Z4, Z10, Z10
-	VPSRLQ    $0x20, Z10, Z11
-	VPXORQ    Z11, Z10, Z10
+	VPSRLQ    $0x20, Z10, Z13
+	VPXORQ    Z13, Z10, Z10
 	VPADDQ    Z10, Z9, Z9
 	ADDQ      $0x20, DX
 	SUBQ      $0x08, CX
-	JMP       eight
+	JMP       sixteen
 
 rest:
 	TESTQ       CX, CX
@@ -5301,17 +5809,17 @@ rest:
 	VPADDQ      Z2, Z10, Z10
 	VPXORQ      Z0, Z10, Z10
 	VPADDQ      Z1, Z0, Z0
-	VPSRLQ      $0x20, Z10, Z5
-	VPXORQ      Z5, Z10, Z10
+	VPSRLQ      $0x20, Z10, Z0
+	VPXORQ      Z0, Z10, Z10
 	VPMULLQ     Z3, Z10, Z10
-	VPSRLQ      $0x1d, Z10, Z5
-	VPXORQ      Z5, Z10, Z10
+	VPSRLQ      $0x1d, Z10, Z0
+	VPXORQ      Z0, Z10, Z10
 	VPADDQ      Z10, Z8, K1, Z8
-	VPSRLQ      $0x20, Z10, Z5
-	VPXORQ      Z5, Z10, Z10
+	VPSRLQ      $0x20, Z10, Z0
+	VPXORQ      Z0, Z10, Z10
 	VPMULLQ     Z4, Z10, Z10
-	VPSRLQ      $0x20, Z10, Z5
-	VPXORQ      Z5, Z10, Z10
+	VPSRLQ      $0x20, Z10, Z0
+	VPXORQ      Z0, Z10, Z10
 	VPADDQ      Z10, Z9, K1, Z9
 
 done:
@@ -5414,6 +5922,26 @@ DATA words_7fc00000<>+40(SB)/8, $0x000000007fc00000
 DATA words_7fc00000<>+48(SB)/8, $0x000000007fc00000
 DATA words_7fc00000<>+56(SB)/8, $0x000000007fc00000
 GLOBL words_7fc00000<>(SB), RODATA|NOPTR, $64
+
+DATA words_7fffffff7fffffff<>+0(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+8(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+16(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+24(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+32(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+40(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+48(SB)/8, $0x7fffffff7fffffff
+DATA words_7fffffff7fffffff<>+56(SB)/8, $0x7fffffff7fffffff
+GLOBL words_7fffffff7fffffff<>(SB), RODATA|NOPTR, $64
+
+DATA words_7f8000007f800000<>+0(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+8(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+16(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+24(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+32(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+40(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+48(SB)/8, $0x7f8000007f800000
+DATA words_7f8000007f800000<>+56(SB)/8, $0x7f8000007f800000
+GLOBL words_7f8000007f800000<>(SB), RODATA|NOPTR, $64
 
 // func floatControl() uint32
 // Requires: SSE

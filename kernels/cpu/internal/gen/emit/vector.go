@@ -151,11 +151,11 @@ func (l Lane) Load(i int) reg.VecVirtual {
 	return r
 }
 
-// Prefetch fetches the elements of array i. Memory that is not there does not
-// matter.
+// Prefetch fetches the elements of array i into the second cache; the first is
+// full of the row at hand. Memory that is not there does not matter.
 func (l Lane) Prefetch(i int) {
 	if !l.part && l.disp%64 == 0 {
-		build.PREFETCHT0(l.at(i))
+		build.PREFETCHT1(l.at(i))
 	}
 }
 
@@ -331,11 +331,11 @@ func (f *Func) LaneSum(body func(l Lane, acc reg.Register)) reg.Register {
 			build.VADDPS(acc[i+d], acc[i], acc[i])
 		}
 	}
-	return f.fold(acc[0], func(x, y, z operand.Op) { build.VADDPS(x, y, z) })
+	return f.Fold(acc[0], func(x, y, z operand.Op) { build.VADDPS(x, y, z) })
 }
 
-// fold combines the upper half of a vector with the lower until one is left.
-func (f *Func) fold(x reg.VecVirtual, op func(x, y, z operand.Op)) reg.Register {
+// Fold combines the upper half of a vector with the lower until one is left.
+func (f *Func) Fold(x reg.VecVirtual, op func(x, y, z operand.Op)) reg.Register {
 	y := x.AsY()
 	if f.Wide() {
 		t := build.YMM()
@@ -366,7 +366,7 @@ func (f *Func) LaneMax(body func(l Lane, acc reg.Register)) reg.Register {
 		}
 	})
 	build.VMAXPS(next, acc, acc)
-	return f.fold(acc, func(x, y, z operand.Op) { build.VMAXPS(x, y, z) })
+	return f.Fold(acc, func(x, y, z operand.Op) { build.VMAXPS(x, y, z) })
 }
 
 func negInf() float32 { return float32(math.Inf(-1)) }

@@ -50,8 +50,8 @@ func tiles(b *bytes.Buffer, s emit.ISA) {
 
 // vectors prints the kernels over vectors.
 func vectors(b *bytes.Buffer, s emit.ISA) {
-	names := "fill scale addConst add residual larger lanesDot norm normSum normSumWeight normWeight normGrad normGradAdd " +
-		"rope scaleMax rowMax expSum divide divideScale softmaxGrad swiglu swigluGrad adamw sgd"
+	names := "fill scale addConst add tree4 residual larger lanesDot norm normSum normSumWeight normWeight normGrad normGradAdd " +
+		"rope scaleMax rowMax expSum divide divideScale softmaxGrad swiglu swigluGrad adamw sgd squares largestBits"
 	fmt.Fprintf(b, "\nfunc vectors%s() vectorTable {\n\treturn vectorTable{\n", s.Name)
 	for _, n := range strings.Fields(names) {
 		fmt.Fprintf(b, "\t\t%s: %s%s,\n", n, n, s.Name)

@@ -67,15 +67,34 @@ func hash() {
 	h.abs, h.inf, h.nan = constant(0x7fffffff), constant(0x7f800000), constant(0x7fc00000)
 	h.sumA, h.sumB = cleared(), cleared()
 	build.XORQ(h.nonFinite, h.nonFinite)
+	v := build.ZMM()
+	plain := func(t, sum reg.Register) { build.VPADDQ(t, sum, sum) }
+	// Sixteen at a time while all of them are finite.
+	abs32, inf32 := constant(0x7fffffff7fffffff), constant(0x7f8000007f800000)
+	build.Label("sixteen")
+	build.CMPQ(n, operand.Imm(16))
+	build.JLT(operand.LabelRef("eight"))
+	k16 := build.K()
+	build.VPANDD(operand.Mem{Base: h.x}, abs32, v)
+	build.VPCMPD(operand.Imm(notBelow), inf32, v, k16)
+	build.KORTESTW(k16, k16)
+	build.JNE(operand.LabelRef("eight"))
+	for d := 0; d < 64; d += 32 {
+		build.VPMOVZXDQ(operand.Mem{Base: h.x, Disp: d}, v)
+		h.mix(v, plain)
+	}
+	build.ADDQ(operand.Imm(64), h.x)
+	build.SUBQ(operand.Imm(16), n)
+	build.JMP(operand.LabelRef("sixteen"))
 	build.Label("eight")
 	build.CMPQ(n, operand.Imm(8))
 	build.JLT(operand.LabelRef("rest"))
-	v := build.ZMM()
 	build.VPMOVZXDQ(operand.Mem{Base: h.x}, v)
-	h.mix(v, func(t, sum reg.Register) { build.VPADDQ(t, sum, sum) })
+	h.special(v)
+	h.mix(v, plain)
 	build.ADDQ(operand.Imm(32), h.x)
 	build.SUBQ(operand.Imm(8), n)
-	build.JMP(operand.LabelRef("eight"))
+	build.JMP(operand.LabelRef("sixteen"))
 	build.Label("rest")
 	build.TESTQ(n, n)
 	build.JE(operand.LabelRef("done"))
@@ -84,6 +103,7 @@ func hash() {
 	build.BZHIL(n.As32(), m, m)
 	build.KMOVW(m, k)
 	build.VPMOVZXDQ_Z(operand.Mem{Base: h.x}, k, v)
+	h.special(v)
 	h.mix(v, func(t, sum reg.Register) { build.VPADDQ(t, sum, k, sum) })
 	build.Label("done")
 	build.MOVQ(h.nonFinite, field(5))
@@ -94,10 +114,12 @@ func hash() {
 	build.RET()
 }
 
-// mix adds eight elements; add adds a vector to a sum.
-func (h hasher) mix(v reg.VecVirtual, add func(t, sum reg.Register)) {
+// Comparisons of integers.
+const notBelow, above = 5, 6
+
+// special counts the elements that are not finite and makes all NaN one.
+func (h hasher) special(v reg.VecVirtual) {
 	t, k, count := build.ZMM(), build.K(), build.GP32()
-	const notBelow, above = 5, 6
 	build.VPANDQ(h.abs, v, t)
 	build.VPCMPQ(operand.Imm(notBelow), h.inf, t, k)
 	build.KMOVB(k, count)
@@ -105,6 +127,11 @@ func (h hasher) mix(v reg.VecVirtual, add func(t, sum reg.Register)) {
 	build.ADDQ(count.As64(), h.nonFinite)
 	build.VPCMPQ(operand.Imm(above), h.inf, t, k)
 	build.VMOVDQA64(h.nan, k, v)
+}
+
+// mix adds eight elements; add adds a vector to a sum.
+func (h hasher) mix(v reg.VecVirtual, add func(t, sum reg.Register)) {
+	t := build.ZMM()
 	build.VPMULLQ(h.bits, v, v)
 	build.VPADDQ(h.bits, v, v)
 	build.VPXORQ(h.index, v, v)

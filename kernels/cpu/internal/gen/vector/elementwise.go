@@ -32,7 +32,7 @@ func div(f *emit.Func, a, b operand.Op) reg.VecVirtual {
 	return binary(f, func(x, y, z operand.Op) { build.VDIVPS(x, y, z) }, b, a)
 }
 
-// elementwise emits fill, scale, addConst, add, residual and larger.
+// elementwise emits fill, scale, addConst, add, tree4, residual and larger.
 func elementwise(s emit.ISA, c *emit.Constants) {
 	f := emit.Begin(s, c, "fill", 1, 1)
 	v := f.Scalar(0)
@@ -51,6 +51,12 @@ func elementwise(s emit.ISA, c *emit.Constants) {
 
 	f = emit.Begin(s, c, "add", 3, 0)
 	f.Loop("", 4, true, func(l emit.Lane) { l.Store(0, add(f, l.Load(1), l.Load(2))) })
+	f.End()
+
+	f = emit.Begin(s, c, "tree4", 5, 0)
+	f.Loop("", 2, true, func(l emit.Lane) {
+		l.Store(0, add(f, add(f, l.Load(1), l.Load(2)), add(f, l.Load(3), l.Load(4))))
+	})
 	f.End()
 
 	f = emit.Begin(s, c, "residual", 4, 0)

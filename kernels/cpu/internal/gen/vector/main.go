@@ -17,6 +17,8 @@ func main() {
 		probabilities(s, c)
 		gates(s, c)
 		updates(s, c)
+		squares(s)
+		largestBits(s, c)
 	}
 	hash()
 	control()
