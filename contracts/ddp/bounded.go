@@ -20,13 +20,15 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 		p.Doubt("plan %s is judged by a bound, which needs the elements: record the run with evidence.capture", r.Config.Plan)
 		return
 	}
+	replicas := modelReplicas(r)
 	for step := range r.Config.Steps {
-		for rank := range r.Header.World {
+		for _, m := range replicas {
 			p.Expect(len(r.Params) * (1 + len(r.State())))
-			s, ok := captured(r, rank, step)
+			s, ok := captured(r, m, step)
 			if !ok {
 				continue
 			}
+			s.agree(p, r, step)
 			if err := s.judgeGradient(p, r, step); err != nil {
 				p.Doubt("%v", err)
 				return
@@ -39,58 +41,25 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 	}
 }
 
-// snapshot is what a rank captured of one step.
-type snapshot struct {
-	rank          int
-	before, after contract.State
-	grad          map[string][]float32
-}
-
-// captured collects the elements of a step; a missing one is missing evidence.
-func captured(r *evidence.Run, rank, step int) (s snapshot, ok bool) {
-	s = snapshot{rank: rank, before: contract.State{}, after: contract.State{}}
-	for _, what := range r.State() {
-		if s.before[what], ok = elements(r, rank, step-1, what); !ok {
-			return s, false
-		}
-		if s.after[what], ok = elements(r, rank, step, what); !ok {
-			return s, false
+// agree compares the copies of one slice within a replica, of which the oracle
+// judges the first.
+func (s *snapshot) agree(p *contract.Pass, r *evidence.Run, step int) {
+	for _, what := range append([]string{trace.Grad}, r.State()...) {
+		for _, t := range r.Params {
+			for _, slice := range evidence.BySlice(r.Copies(s.held[t.Name], step, what, 0)) {
+				copies := map[int]trace.Event{}
+				for _, c := range slice {
+					copies[c.Rank] = c.Event
+				}
+				dissent(p, r, step, what, copies)
+			}
 		}
 	}
-	s.grad, ok = elements(r, rank, step, trace.Grad)
-	return s, ok
 }
 
-func elements(r *evidence.Run, rank, step int, what string) (map[string][]float32, bool) {
-	out := map[string][]float32{}
-	for _, t := range r.Params {
-		e, ok := r.Digest(rank, step, what, t.Name, 0)
-		if !ok || int64(len(e.Data)) != t.Len {
-			return nil, false
-		}
-		out[t.Name] = e.Data
-	}
-	return out, true
-}
-
-// update recomputes the optimizer's step.
-func (s snapshot) update(p *contract.Pass, r *evidence.Run, step int) (contract.State, error) {
-	if p.Oracle == nil {
-		return nil, fmt.Errorf("no oracle to recompute the update with")
-	}
-	taken := step
-	if step > 0 {
-		e, ok := r.Scalar(s.rank, step-1, trace.Counter)
-		if !ok {
-			return nil, fmt.Errorf("rank %d did not record its number of optimizer steps before step %d", s.rank, step)
-		}
-		taken = int(e.Value)
-	}
-	return p.Oracle.Update(r.Header.Spec, taken, s.before, s.grad)
-}
-
-// judgeGradient holds the reduced gradient against the exact one.
-func (s snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) error {
+// judgeGradient holds the reduced gradient, and the loss, against the exact
+// ones.
+func (s *snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) error {
 	if p.Oracle == nil {
 		return fmt.Errorf("no oracle to judge the gradient by")
 	}
@@ -98,11 +67,13 @@ func (s snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) err
 	if err != nil {
 		return err
 	}
-	if e, ok := r.Scalar(s.rank, step, trace.Loss); ok && len(want[trace.Loss].Value) == 1 {
-		if f, bad := worst(p, []float32{float32(e.Value)}, want[trace.Loss]); bad {
-			f.Rank, f.Step, f.Index = s.rank, step, -1
-			f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", s.rank)
-			p.Report(f)
+	for _, rank := range s.ranks {
+		if e, ok := r.Scalar(rank, step, trace.Loss); ok && len(want[trace.Loss].Value) == 1 {
+			if f, bad := worst(p, []float32{float32(e.Value)}, want[trace.Loss]); bad {
+				f.Rank, f.Step, f.Index = rank, step, -1
+				f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
+				p.Report(f)
+			}
 		}
 	}
 	for _, t := range r.Params {
@@ -112,8 +83,8 @@ func (s snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) err
 		}
 		p.Saw(1)
 		if f, bad := worst(p, g, b); bad {
-			f.Rank, f.Step, f.Tensor = s.rank, step, t.Name
-			f.Message = fmt.Sprintf("the reduced gradient of rank %d lies outside the bound of any order of summation", s.rank)
+			f.Rank, f.Step, f.Tensor = s.holder(t.Name, f.Index), step, t.Name
+			f.Message = fmt.Sprintf("the reduced gradient of rank %d lies outside the bound of any order of summation", f.Rank)
 			p.Report(f)
 		}
 	}
@@ -151,7 +122,7 @@ func worst(p *contract.Pass, got []float32, want contract.Bounded) (f contract.F
 
 // judgeUpdate holds weights and moments after the step against the recomputed
 // ones, bit for bit.
-func (s snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int) error {
+func (s *snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int) error {
 	next, err := s.update(p, r, step)
 	if err != nil {
 		return err
@@ -161,9 +132,10 @@ func (s snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int) error
 			p.Saw(1)
 			got, want := s.after[what][t.Name], next[what][t.Name]
 			if i := differs(got, want); i >= 0 {
-				p.Report(contract.Finding{Rank: s.rank, Step: step, Tensor: t.Name, Index: int64(i),
+				rank := s.holder(t.Name, int64(i))
+				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: int64(i),
 					Got: evidence.Bits(kernels.Bits(got[i])), Want: evidence.Bits(kernels.Bits(want[i])),
-					Message: fmt.Sprintf("%s of rank %d is not what the optimizer makes of its reduced gradient", what, s.rank)})
+					Message: fmt.Sprintf("%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)})
 			}
 		}
 	}

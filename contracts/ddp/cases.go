@@ -19,11 +19,15 @@ type fixture struct {
 // fixtures are the default cases of a level. dp=2 proves nothing about the
 // shape of the tree, so there is always a larger one; nano with five sequences
 // has logical workers, and one whole rank, without data; dp=3 divides nothing.
+// In products each data-parallel group reduces another slice or stage; odd on two
+// stages has its tied embedding on both.
 func fixtures(level int) []fixture {
 	few := []fixture{
 		{config: "nano", steps: 2, plans: []string{"dp=2", "dp=4", "dp=8", "dp=3"}},
 		{config: "odd", steps: 2, plans: []string{"dp=2", "dp=4"}},
 		{config: "nano", steps: 2, plans: []string{"dp=4"}, sequences: 5, suffix: " of 5 sequences"},
+		{config: "nano", steps: 2, plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
+		{config: "odd", steps: 2, plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
 	}
 	if level <= 1 {
 		return few
@@ -34,6 +38,14 @@ func fixtures(level int) []fixture {
 		{config: "odd", steps: 20, plans: []string{"dp=2", "dp=4", "dp=2,microbatches=6"}},
 		{config: "odd", steps: 4, plans: []string{"dp=3", "dp=5"}},
 		{config: "nano", steps: 8, plans: []string{"dp=4", "dp=2"}, sequences: 5, suffix: " of 5 sequences"},
+		{config: "nano", steps: 8, plans: []string{
+			"dp=2,tp=2,pp=2", "dp=2,tp=4,vocab=parallel", "dp=4,pp=4", "dp=2,pp=2,schedule=interleaved,virtual=2",
+			"dp=4,zero=1,shard=balanced", "dp=2,tp=2,zero=1", "dp=4,tp=2,zero=2", "dp=2,tp=2,pp=2,zero=3", "dp=8,zero=3,microbatches=2",
+		}},
+		{config: "odd", steps: 8, plans: []string{
+			"dp=2,tp=2,pp=2,vocab=parallel", "dp=4,pp=3", "dp=2,pp=2,schedule=interleaved,virtual=2,zero=1", "dp=4,tp=2,zero=2,vocab=parallel", "dp=2,pp=2,zero=3,shard=tensors",
+		}},
+		{config: "nano", steps: 2, plans: []string{"dp=3,tp=2,pp=2", "dp=3,tp=2,zero=2"}, suffix: " of two steps"},
 		{config: "5M", steps: 2, plans: []string{"dp=2"}, sequences: 4, suffix: " of 4 sequences"},
 	}
 	if level == 2 {

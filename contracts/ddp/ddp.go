@@ -17,23 +17,28 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
-		Judges:    func(p plan.Plan) bool { return p.World() == p.Dims().DP && p.Zero == 0 },
+		Judges:    about,
 		Mutants:   mutants(),
 	}
 }
 
-// read is evidence.Read for plain data parallelism: every rank holds the whole
-// model and its whole optimizer state.
-func read(p *contract.Pass, role contract.Role) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, role)
-	if !ok {
-		return nil, false
+// about reports whether a plan has data-parallel replicas, or is the single
+// worker that all of them are compared with.
+func about(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 }
+
+// read reads the test run.
+func read(p *contract.Pass) (*evidence.Run, bool) {
+	r, ok := evidence.Read(p, contract.Test)
+	return r, ok && replicates(p, r)
+}
+
+// replicates doubts a run in which nothing is replicated.
+func replicates(p *contract.Pass, r *evidence.Run) bool {
+	if !about(r.Config.Plan) {
+		p.Doubt("plan %s has no data-parallel replicas", r.Config.Plan)
+		return false
 	}
-	if r.Header.World != max(1, r.Config.Plan.DP) || r.Config.Plan.Zero > 0 {
-		p.Doubt("plan %s of the %s run is not plain data parallelism", r.Config.Plan, role)
-		return nil, false
-	}
-	return r, true
+	return true
 }
 
 // derivation is the bound of clauses 4 and 6 where bits are not promised.

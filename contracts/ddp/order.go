@@ -1,10 +1,10 @@
 package ddp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -12,112 +12,151 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// ordered is clause 5: all ranks of a group issue the same sequence of
+// ordered is clause 5: all ranks of a communicator issue the same sequence of
 // collectives.
 func ordered(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	// What every rank issues at the least: one broadcast per unit at the start,
-	// one reduction per unit and one sum of token counts in every step.
-	least := func(step int) int {
-		if step < 0 {
-			return broadcasts(r)
-		}
-		return len(r.Units) + 1
-	}
-	groups := map[string]issued{}
+	all := map[communicator]issued{}
 	for rank := range r.Header.World {
-		steps := map[int]int{}
+		found := map[int]map[string]int{} // by step and group
 		for e := range r.Events(rank, trace.KindComm) {
 			if e.Op == comm.OpSend || e.Op == comm.OpRecv {
 				continue // counted per pair of ranks
 			}
-			steps[e.Step]++
-			key := fmt.Sprintf("%s of ranks %v", e.Group, e.Ranks)
-			if groups[key] == nil {
-				groups[key] = issued{}
+			if found[e.Step] == nil {
+				found[e.Step] = map[string]int{}
 			}
-			if groups[key][rank] == nil {
-				groups[key][rank] = map[uint64][]trace.Event{}
+			found[e.Step][e.Group]++
+			c := communicator{e.Group, fmt.Sprint(e.Ranks), e.Overlap}
+			if all[c] == nil {
+				all[c] = issued{}
 			}
-			groups[key][rank][e.Seq] = append(groups[key][rank][e.Seq], e)
+			all[c].add(p, c, e)
 		}
 		for step := -1; step < r.Config.Steps; step++ {
-			p.Expect(least(step))
-			p.Saw(min(least(step), steps[step]))
+			for group, n := range least(r, rank, step) {
+				p.Expect(n)
+				p.Saw(min(n, found[step][group]))
+			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		groups[key].compare(p, key)
+	for _, c := range slices.SortedFunc(maps.Keys(all), communicator.compare) {
+		all[c].compare(p, c)
 	}
 }
 
-// broadcasts is the number of units that have weights of their own.
-func broadcasts(r *evidence.Run) int {
-	units := map[string]bool{}
-	for _, t := range r.Params {
-		units[t.Unit] = true
+// least is what a rank issues at the least in each group: at the start one
+// broadcast per unit, unless every rank builds its own shard; in every step a sum
+// of token counts, the reductions of gradients and the sum of squares of the
+// norm; and, where tensors are split, two sums per block in each direction.
+func least(r *evidence.Run, rank, step int) map[string]int {
+	plan, units, blocks := &r.Config.Plan, 0, 0
+	for _, l := range r.Layouts(rank) {
+		blocks += l.Part.Layers.Len()
+		for _, u := range l.Units {
+			if u.Hi <= l.Weights {
+				units++
+			}
+		}
 	}
-	return len(units)
+	if step < 0 {
+		if plan.Zero == 3 {
+			units = 0
+		}
+		return map[string]int{"dp": units}
+	}
+	reductions := 0
+	for _, o := range due(r, rank) {
+		reductions += len(o.elements)
+	}
+	out := map[string]int{"dp": reductions + 1, "world": 1}
+	if plan.TP > 1 {
+		out["tp"] = 4 * blocks * plan.MicroBatches
+	}
+	return out
 }
 
-// issued holds what each rank issued in one group, by the operation's number. A
-// number may occur several times: a second communicator of the same ranks, for
-// reductions beside the computation, counts by itself.
-type issued map[int]map[uint64][]trace.Event
+// communicator names one communicator: a group with its ranks may have a second
+// one, for operations beside the computation, which counts by itself.
+type communicator struct {
+	group, ranks string
+	overlap      bool
+}
+
+func (c communicator) String() string {
+	s := fmt.Sprintf("%s of ranks %s", c.group, c.ranks)
+	if c.overlap {
+		s += " beside the computation"
+	}
+	return s
+}
+
+func (c communicator) compare(o communicator) int {
+	return cmp.Or(cmp.Compare(c.group, o.group), cmp.Compare(c.ranks, o.ranks), cmp.Compare(c.String(), o.String()))
+}
+
+// issued holds what each rank issued on one communicator, by the operation's
+// number.
+type issued map[int]map[uint64]trace.Event
+
+// add notes an operation. Two of one number are of two communicators, whose
+// orders cannot be told from each other.
+func (g issued) add(p *contract.Pass, c communicator, e trace.Event) {
+	if g[e.Rank] == nil {
+		g[e.Rank] = map[uint64]trace.Event{}
+	}
+	if _, twice := g[e.Rank][e.Seq]; twice {
+		p.Doubt("group %s: rank %d has two operations of number %d, as of two communicators recorded as one", c, e.Rank, e.Seq)
+		return
+	}
+	g[e.Rank][e.Seq] = e
+}
 
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
-func (g issued) compare(p *contract.Pass, group string) {
+func (g issued) compare(p *contract.Pass, c communicator) {
 	ranks := evidence.Ranks(g)
 	for _, rank := range ranks {
-		contiguous(p, group, g[rank])
+		contiguous(p, c, rank, g[rank])
 	}
 	for seq := uint64(0); ; seq++ {
-		byRank := map[string][]int{}
-		more := false
+		byRank, more := map[string][]int{}, false
 		for _, rank := range ranks {
-			more = more || len(g[rank][seq]) > 0
-			what := describe(g[rank][seq])
-			byRank[what] = append(byRank[what], rank)
+			e, ok := g[rank][seq]
+			more = more || ok
+			byRank[describe(e)] = append(byRank[describe(e)], rank)
 		}
 		if !more {
 			return
 		}
 		if len(byRank) > 1 {
-			g.disorder(p, group, seq, byRank)
+			g.disorder(p, c, seq, byRank)
 			return
 		}
 	}
 }
 
 // describe is what must agree between ranks.
-func describe(ops []trace.Event) string {
-	var out []string
-	for _, e := range ops {
-		of := ""
-		if e.Unit != "" {
-			of = " of " + e.Unit
-		}
-		out = append(out, fmt.Sprintf("%s%s (%d elements, step %d)", e.Op, of, e.Count, e.Step))
-	}
-	if len(out) == 0 {
+func describe(e trace.Event) string {
+	of := ""
+	switch {
+	case e.Op == "":
 		return "nothing"
+	case e.Unit != "":
+		of = " of " + e.Unit
 	}
-	slices.Sort(out)
-	return strings.Join(out, " and ")
+	return fmt.Sprintf("%s%s (%d elements, step %d)", e.Op, of, e.Count, e.Step)
 }
 
-// contiguous reports a number that a rank left out: every communicator counts
-// from 0, so no number occurs more often than the one before it.
-func contiguous(p *contract.Pass, group string, ops map[uint64][]trace.Event) {
-	for _, seq := range slices.Sorted(maps.Keys(ops)) {
-		if seq > 0 && len(ops[seq-1]) < len(ops[seq]) {
-			e := ops[seq][0]
-			p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1,
-				Message: fmt.Sprintf("group %s: rank %d has %d operations of number %d but %d of number %d", group, e.Rank, len(ops[seq]), seq, len(ops[seq-1]), seq-1)})
+// contiguous reports the first number that a rank left out.
+func contiguous(p *contract.Pass, c communicator, rank int, ops map[uint64]trace.Event) {
+	for i, seq := range slices.Sorted(maps.Keys(ops)) {
+		if seq != uint64(i) {
+			p.Report(contract.Finding{Rank: rank, Step: ops[seq].Step, Index: -1,
+				Message: fmt.Sprintf("group %s: rank %d has operation %d but not %d", c, rank, seq, i)})
 			return
 		}
 	}
@@ -125,10 +164,10 @@ func contiguous(p *contract.Pass, group string, ops map[uint64][]trace.Event) {
 
 // disorder blames the smaller party, or, if they are equal, the one without the
 // lowest rank.
-func (g issued) disorder(p *contract.Pass, group string, seq uint64, byRank map[string][]int) {
+func (g issued) disorder(p *contract.Pass, c communicator, seq uint64, byRank map[string][]int) {
 	var common string
 	for what, ranks := range byRank {
-		if c := byRank[common]; len(ranks) > len(c) || len(ranks) == len(c) && ranks[0] < c[0] {
+		if most := byRank[common]; len(ranks) > len(most) || len(ranks) == len(most) && ranks[0] < most[0] {
 			common = what
 		}
 	}
@@ -137,27 +176,11 @@ func (g issued) disorder(p *contract.Pass, group string, seq uint64, byRank map[
 		if what == common {
 			continue
 		}
-		here, there := g[ranks[0]][seq], g[byRank[common][0]][seq]
-		got, want := less(here, there), less(there, here)
-		f := contract.Finding{Rank: ranks[0], Step: -1, Index: -1, Got: describe(got), Want: describe(want),
-			Message: fmt.Sprintf("group %s, operation %d: ranks %v issued %s; ranks %v %s", group, seq, ranks, describe(got), byRank[common], describe(want))}
-		if ops := append(got, want...); len(ops) > 0 {
-			f.Step = ops[0].Step
+		f := contract.Finding{Rank: ranks[0], Step: g[ranks[0]][seq].Step, Index: -1, Got: what, Want: common,
+			Message: fmt.Sprintf("group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)}
+		if _, ok := g[ranks[0]][seq]; !ok {
+			f.Step = g[byRank[common][0]][seq].Step
 		}
 		p.Report(f)
 	}
-}
-
-// less is a without the operations that b has as well.
-func less(a, b []trace.Event) (out []trace.Event) {
-	b = slices.Clone(b)
-	for _, e := range a {
-		one := describe([]trace.Event{e})
-		if i := slices.IndexFunc(b, func(x trace.Event) bool { return describe([]trace.Event{x}) == one }); i >= 0 {
-			b = slices.Delete(b, i, i+1)
-		} else {
-			out = append(out, e)
-		}
-	}
-	return out
 }

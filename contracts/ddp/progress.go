@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -13,82 +14,102 @@ import (
 // progressed is clause 6: exactly those elements changed that the reference
 // update changes, in every step and over the run.
 func progressed(p *contract.Pass) {
-	test, control, ok := pair(p)
+	c, ok := pair(p)
 	if !ok {
 		return
 	}
-	if test.Exact() {
-		for step := range test.Config.Steps {
-			changed(p, test, control, step)
+	if c.Test.Exact() {
+		for step := range c.Test.Config.Steps {
+			for _, t := range c.Test.Params {
+				changed(p, c, step, t)
+			}
 		}
-		unmoved(p, test, control)
+		for _, t := range c.Test.Params {
+			unmoved(p, c, t)
+		}
 	}
 	// The control's own steps are judged by the oracle, and so are those of a
 	// plan that does not promise the control's bits.
-	for _, r := range []*evidence.Run{control, test} {
-		if r.Config.Evidence.Capture && (r == control || !r.Exact()) {
-			for step := range r.Config.Steps {
-				moved(p, r, step)
+	for _, r := range []*evidence.Run{c.Control, c.Test} {
+		if !r.Config.Evidence.Capture || r == c.Test && r.Exact() {
+			continue
+		}
+		replicas := modelReplicas(r)
+		for step := range r.Config.Steps {
+			for _, m := range replicas {
+				moved(p, r, m, step)
 			}
 		}
 	}
 }
 
-// changed compares which elements a step changed on every rank with the
-// control's.
-func changed(p *contract.Pass, test, control *evidence.Run, step int) {
-	want := byTensor(control, 0, trace.KindChanged, step)
-	for rank := range test.Header.World {
-		got := byTensor(test, rank, trace.KindChanged, step)
-		for _, t := range test.Params {
-			p.Expect(1)
-			g, ok := got[t.Name]
-			w, has := want[t.Name]
-			if !ok || !has || g.Digest == nil || w.Digest == nil {
-				continue
-			}
-			p.Saw(1)
-			if g.Count != w.Count || *g.Digest != *w.Digest {
-				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: -1,
-					Got: fmt.Sprintf("%d of %d elements", g.Count, t.Len), Want: fmt.Sprintf("%d of %d elements", w.Count, t.Len),
-					Message: fmt.Sprintf("the step of rank %d changed other elements than the single worker's", rank)})
+// changed compares which elements of a tensor a step changed with the control's:
+// slices must add up to them, and copies of one slice must agree.
+func changed(p *contract.Pass, c *unsplit.Comparison, step int, t evidence.Tensor) {
+	n := c.Expected(trace.Grad, t.Name) // changes are recorded where gradients are owned
+	p.Expect(n)
+	control := c.Control.Changes(c.Control.Held()[t.Name], step)
+	copies := c.Test.Changes(c.Held[t.Name], step)
+	if len(control) == 0 {
+		return
+	}
+	p.Saw(min(n, len(copies)))
+	want, slices := control[0].Event, evidence.BySlice(copies)
+	report := func(rank int, who string, got, want trace.Event, than string) {
+		p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: -1,
+			Got: fmt.Sprintf("%d of %d elements", got.Count, t.Len), Want: fmt.Sprintf("%d of %d elements", want.Count, t.Len),
+			Message: fmt.Sprintf("the step of %s changed other elements than %s", who, than)})
+	}
+	found := false
+	for _, s := range slices {
+		ref, than := s[0].Event, fmt.Sprintf("that of rank %d", s[0].Rank)
+		if !c.Split(t.Name) {
+			ref, than = want, "the single worker's"
+		}
+		for _, x := range s {
+			if !sameChange(x.Event, ref) {
+				found = true
+				report(x.Rank, fmt.Sprintf("rank %d", x.Rank), x.Event, ref, than)
 			}
 		}
+	}
+	if sum := evidence.Whole(slices); !found && len(copies) >= n && !sameChange(sum, want) {
+		report(-1, "all ranks together", sum, want, "the single worker's")
 	}
 }
 
-// unmoved compares the elements that still have their initial bits at the end.
-func unmoved(p *contract.Pass, test, control *evidence.Run) {
-	last := test.Config.Steps - 1
-	want := byTensor(control, 0, trace.KindUnmoved, last)
-	for rank := range test.Header.World {
-		got := byTensor(test, rank, trace.KindUnmoved, last)
-		for _, t := range test.Params {
-			p.Expect(1)
-			g, ok := got[t.Name]
-			w, has := want[t.Name]
-			if !ok || !has {
-				continue
-			}
-			p.Saw(1)
-			if !slices.Equal(g.Ranges, w.Ranges) {
-				p.Report(contract.Finding{Rank: rank, Step: last, Tensor: t.Name, Index: firstOutside(g.Ranges, w.Ranges),
-					Got: fmt.Sprintf("%d elements unmoved", g.Count), Want: fmt.Sprintf("%d elements unmoved", w.Count),
-					Message: fmt.Sprintf("over the run other elements moved on rank %d than on the single worker", rank)})
-			}
+func sameChange(a, b trace.Event) bool {
+	return a.Digest != nil && b.Digest != nil && a.Count == b.Count && *a.Digest == *b.Digest
+}
+
+// unmoved compares the elements that still have their initial bits at the end
+// with the control's, each copy or slice by itself.
+func unmoved(p *contract.Pass, c *unsplit.Comparison, t evidence.Tensor) {
+	last, n := c.Test.Config.Steps-1, c.Expected(trace.Weight, t.Name)
+	p.Expect(n)
+	control := c.Control.Unmoved(c.Control.Held()[t.Name])
+	copies := c.Test.Unmoved(c.Held[t.Name])
+	if len(control) == 0 {
+		return
+	}
+	p.Saw(min(n, len(copies)))
+	for _, x := range copies {
+		got, want := x.Event.Ranges, x.Slice(control[0].Event.Ranges)
+		if slices.Equal(got, want) {
+			continue
 		}
+		index := firstOutside(got, want)
+		p.Report(contract.Finding{Rank: x.Rank, Step: last, Tensor: t.Name, Index: x.Index(index),
+			Got: fmt.Sprintf("%d elements unmoved", x.Event.Count), Want: fmt.Sprintf("%d elements unmoved", length(want)),
+			Message: fmt.Sprintf("over the run other elements moved on rank %d than on the single worker", x.Rank)})
 	}
 }
 
-// byTensor finds a rank's events of one kind and step.
-func byTensor(r *evidence.Run, rank int, kind trace.Kind, step int) map[string]trace.Event {
-	out := map[string]trace.Event{}
-	for e := range r.Events(rank, kind) {
-		if e.Step == step {
-			out[e.Tensor] = e
-		}
+func length(ranges [][2]int64) (n int64) {
+	for _, x := range ranges {
+		n += x[1] - x[0]
 	}
-	return out
+	return n
 }
 
 // firstOutside is the first element that lies in only one of two ascending
@@ -113,33 +134,40 @@ func firstOutside(a, b [][2]int64) int64 {
 // moved recomputes a captured step from the run's own weights, moments and
 // reduced gradient: exactly the elements that the recomputed update changes
 // may have changed, and all of them must.
-func moved(p *contract.Pass, r *evidence.Run, step int) {
-	for rank := range r.Header.World {
-		p.Expect(len(r.Params))
-		s, ok := captured(r, rank, step)
-		if !ok {
+func moved(p *contract.Pass, r *evidence.Run, m replica, step int) {
+	p.Expect(len(r.Params))
+	s, ok := captured(r, m, step)
+	if !ok {
+		return
+	}
+	next, err := s.update(p, r, step)
+	if err != nil {
+		p.Doubt("%v", err)
+		return
+	}
+	for _, t := range r.Params {
+		slices := evidence.BySlice(r.Changes(m.held[t.Name], step))
+		if !complete(r, m.held[t.Name], slices) {
 			continue
 		}
-		next, err := s.update(p, r, step)
-		if err != nil {
-			p.Doubt("%v", err)
-			return
-		}
-		got := byTensor(r, rank, trace.KindChanged, step)
-		for _, t := range r.Params {
-			e, ok := got[t.Name]
-			if !ok || e.Digest == nil {
-				continue
-			}
-			p.Saw(1)
-			d, count := difference(t.Name, s.before[trace.Weight][t.Name], next[trace.Weight][t.Name])
-			if count != e.Count || d != *e.Digest {
-				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: -1,
-					Got: fmt.Sprintf("%d elements changed", e.Count), Want: fmt.Sprintf("%d elements", count),
-					Message: fmt.Sprintf("rank %d changed other elements than the optimizer's update of its own gradient", rank)})
-			}
+		p.Saw(1)
+		got := evidence.Whole(slices)
+		d, count := difference(t.Name, s.before[trace.Weight][t.Name], next[trace.Weight][t.Name])
+		if got.Digest == nil || count != got.Count || d != *got.Digest {
+			p.Report(contract.Finding{Rank: slices[0][0].Rank, Step: step, Tensor: t.Name, Index: -1,
+				Got: fmt.Sprintf("%d elements changed", got.Count), Want: fmt.Sprintf("%d elements", count),
+				Message: fmt.Sprintf("rank %d changed other elements than the optimizer's update of its own gradient", slices[0][0].Rank)})
 		}
 	}
+}
+
+// complete reports whether there is a copy of every slice.
+func complete(r *evidence.Run, held []evidence.Holding, slices [][]evidence.Copy) bool {
+	var all []evidence.Copy
+	for _, h := range held {
+		all = append(all, evidence.Copy{Holding: h})
+	}
+	return len(slices) > 0 && len(slices) == len(evidence.BySlice(all))
 }
 
 // difference is the digest of a changed event: the elements whose bits differ,

@@ -1,16 +1,14 @@
 package ddp
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -18,12 +16,12 @@ import (
 // reduction per unit and step, over exactly the ranks that replicate the unit,
 // and reductions are issued while the backward pass still runs.
 func reduced(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
 	leaves(p, r)
-	if r.Header.World < 2 {
+	if r.Config.Plan.DP < 2 {
 		return // one rank's partial sum is the whole
 	}
 	for rank := range r.Header.World {
@@ -32,83 +30,93 @@ func reduced(p *contract.Pass) {
 	}
 }
 
-// leaf is one worker's gradient of one unit in one step.
-type leaf struct {
-	step, worker int
-	unit         string
+// operation is what a rank reduces by the plan: elements per operation on what
+// the operations are labelled with.
+type operation struct {
+	label    string
+	op       string
+	elements []int64 // ascending
 }
 
-// leaves checks that each worker with sequences enters the sum once, on the
-// rank that computes it, and no other worker at all.
-func leaves(p *contract.Pass, r *evidence.Run) {
-	found := map[leaf][]int{} // ranks
-	for rank := range r.Header.World {
-		for e := range r.Events(rank, trace.KindLeaf) {
-			k := leaf{e.Step, e.Worker, e.Unit}
-			found[k] = append(found[k], rank)
-		}
-	}
-	for step := range r.Config.Steps {
-		for _, u := range r.Units {
-			for w := range r.Workers {
-				k := leaf{step, w, u.Name}
-				if r.Busy(w) {
-					p.Expect(1)
+// wholeVector labels what stage 1 reduces in one operation.
+const wholeVector = "all"
+
+// due lists the reductions of a rank in a step. Without ZeRO, and in stage 1
+// with an owner per block, each unit's partial sum is all-reduced; stage 1 by
+// elements reduce-scatters the whole vector, and a tied head's gradient beside
+// it; stages 2 and 3 reduce-scatter every round of workers.
+func due(r *evidence.Run, rank int) []operation {
+	var d dues
+	p := r.Config.Plan
+	rounds := len(p.RankWorkers(r.Config.Model, r.At(rank).DP))
+	for _, l := range r.Layouts(rank) {
+		switch {
+		case p.Zero == 1 && p.Shard == plan.ShardFlat:
+			d.add(comm.OpReduceScatter, wholeVector, l.Owned, 1)
+			if l.Grads > l.Owned {
+				d.add(comm.OpReduceScatter, model.HeadUnit, l.Grads-l.Owned, 1)
+			}
+		case p.Zero < 2:
+			for _, u := range l.Units {
+				d.add(comm.OpAllReduce, u.Name, u.Len(), 1)
+			}
+		case p.Shard == plan.ShardTensors:
+			for _, x := range l.Params {
+				if name := l.Units[x.Unit].Name; name == model.HeadUnit {
+					d.add(comm.OpReduceScatter, name, x.Len(), rounds)
+				} else {
+					d.add(comm.OpReduceScatter, x.Name, x.Len(), rounds)
 				}
-				checkLeaf(p, r, k, found[k])
-				delete(found, k)
+			}
+		default:
+			for _, u := range l.Units {
+				d.add(comm.OpReduceScatter, u.Name, u.Len(), rounds)
 			}
 		}
 	}
-	alien := slices.SortedFunc(maps.Keys(found), func(a, b leaf) int {
-		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.worker, b.worker), cmp.Compare(a.unit, b.unit))
-	})
-	for _, k := range alien {
-		p.Report(contract.Finding{Rank: found[k][0], Step: k.step, Index: -1,
-			Message: fmt.Sprintf("a gradient of unit %s and logical worker %d, which the plan does not have, entered the sum", k.unit, k.worker)})
-	}
+	return d
 }
 
-func checkLeaf(p *contract.Pass, r *evidence.Run, k leaf, ranks []int) {
-	p.Saw(min(1, len(ranks)))
-	want := 1
-	if !r.Busy(k.worker) {
-		want = 0
+type dues []operation
+
+func (d *dues) add(op, label string, elements, times int) {
+	i := slices.IndexFunc(*d, func(o operation) bool { return o.label == label })
+	if i < 0 {
+		i = len(*d)
+		*d = append(*d, operation{label: label, op: op})
 	}
-	switch {
-	case len(ranks) > want:
-		p.Report(contract.Finding{Rank: ranks[len(ranks)-1], Step: k.step, Index: -1, Got: fmt.Sprint(len(ranks)), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("the gradient of unit %s of logical worker %d entered the sum %d times (ranks %v), not %d", k.unit, k.worker, len(ranks), ranks, want)})
-	case len(ranks) == 1 && ranks[0] != r.Owner(k.worker):
-		p.Report(contract.Finding{Rank: ranks[0], Step: k.step, Index: -1,
-			Message: fmt.Sprintf("the gradient of unit %s of logical worker %d entered the sum of rank %d; the plan gives the worker to rank %d", k.unit, k.worker, ranks[0], r.Owner(k.worker))})
-	}
+	o := &(*d)[i]
+	o.elements = append(o.elements, slices.Repeat([]int64{int64(elements)}, times)...)
+	slices.Sort(o.elements)
 }
 
-// reductions checks that a rank reduced each unit once per step, whole, with
-// all ranks. A step that has the reductions of other units shows that this one
-// is missing in the run and not merely in the evidence.
+// reductions checks that a rank reduced what the plan says in each step, whole,
+// over its data-parallel group. A step that has other reductions shows that this
+// one is missing in the run and not merely in the evidence.
 func reductions(p *contract.Pass, r *evidence.Run, rank int) {
-	found := map[leaf][]trace.Event{}
+	type key struct {
+		step  int
+		label string
+	}
+	found, steps := map[key][]trace.Event{}, map[int]bool{}
+	operations := due(r, rank)
 	for e := range r.Events(rank, trace.KindComm) {
-		if e.Op == comm.OpAllReduce && slices.ContainsFunc(r.Units, func(u evidence.Unit) bool { return u.Name == e.Unit }) {
-			k := leaf{step: e.Step, unit: e.Unit}
-			found[k] = append(found[k], e)
+		if e.Group == "dp" && (e.Op == comm.OpAllReduce || e.Op == comm.OpReduceScatter) &&
+			slices.ContainsFunc(operations, func(o operation) bool { return o.label == e.Unit }) {
+			found[key{e.Step, e.Unit}] = append(found[key{e.Step, e.Unit}], e)
+			steps[e.Step] = true
 		}
 	}
 	for step := range r.Config.Steps {
-		any := slices.ContainsFunc(r.Units, func(u evidence.Unit) bool { return found[leaf{step: step, unit: u.Name}] != nil })
-		for _, u := range r.Units {
-			p.Expect(1)
-			ops := found[leaf{step: step, unit: u.Name}]
-			p.Saw(min(1, len(ops)))
-			if len(ops) > 1 || len(ops) == 0 && any && ended(r, rank, step) {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(len(ops)), Want: "1",
-					Message: fmt.Sprintf("the gradient of unit %s was reduced %d times on rank %d, not once", u.Name, len(ops), rank)})
+		for _, o := range operations {
+			want, ops := len(o.elements), found[key{step, o.label}]
+			p.Expect(want)
+			p.Saw(min(want, len(ops)))
+			if len(ops) > want || len(ops) < want && steps[step] && ended(r, rank, step) {
+				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(len(ops)), Want: fmt.Sprint(want),
+					Message: fmt.Sprintf("the gradient of unit %s was reduced %d times on rank %d, not %d", o.label, len(ops), rank, want)})
 			}
-			for _, e := range ops {
-				checkReduction(p, r, u, e)
-			}
+			o.judge(p, r, rank, ops)
 		}
 	}
 }
@@ -119,61 +127,26 @@ func ended(r *evidence.Run, rank, step int) bool {
 	return ok
 }
 
-func checkReduction(p *contract.Pass, r *evidence.Run, u evidence.Unit, e trace.Event) {
-	all := everyRank(r.Header.World)
-	if ranks := slices.Sorted(slices.Values(e.Ranks)); !slices.Equal(ranks, all) {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Ranks), Want: fmt.Sprint(all),
-			Message: fmt.Sprintf("the gradient of unit %s was reduced over ranks %v; ranks %v replicate it", u.Name, e.Ranks, all)})
-	}
-	if e.Count != u.Len {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(u.Len),
-			Message: fmt.Sprintf("the reduction of unit %s moved %d of its %d elements", u.Name, e.Count, u.Len)})
-	}
-}
-
-func everyRank(world int) []int {
-	out := make([]int, world)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
-// overlap checks that all block reductions but one were issued before the last
-// backward event of the step. A rank whose last worker has no sequences
-// computes nothing that could overlap.
-func overlap(p *contract.Pass, r *evidence.Run, rank int) {
-	walk := r.Config.Plan.RankWorkers(r.Config.Model, rank)
-	if !r.Busy(walk[len(walk)-1]) {
-		return
-	}
-	issued, early := make([]int, r.Config.Steps), make([]int, r.Config.Steps)
-	passes := make([]int, r.Config.Steps)
-	for _, e := range r.Ranks[rank] {
-		if e.Step < 0 || e.Step >= r.Config.Steps {
-			continue
+// judge checks who took part in each operation and how much it moved.
+func (o *operation) judge(p *contract.Pass, r *evidence.Run, rank int, ops []trace.Event) {
+	group := r.Config.Plan.Dims().Group(rank, "dp")
+	var moved []int64
+	for _, e := range ops {
+		moved = append(moved, e.Count)
+		if ranks := slices.Sorted(slices.Values(e.Ranks)); !slices.Equal(ranks, group) {
+			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Ranks), Want: fmt.Sprint(group),
+				Message: fmt.Sprintf("the gradient of unit %s was reduced over ranks %v; ranks %v replicate it", o.label, e.Ranks, group)})
 		}
-		switch {
-		case e.Kind == trace.KindPhase && e.What == trace.Backward:
-			passes[e.Step]++
-			early[e.Step] = issued[e.Step]
-		case e.Kind == trace.KindIssue && strings.HasPrefix(e.Unit, blockPrefix):
-			issued[e.Step]++
+		if e.Op != o.op {
+			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: e.Op, Want: o.op,
+				Message: fmt.Sprintf("the gradient of unit %s was reduced by %s, not %s", o.label, e.Op, o.op)})
 		}
 	}
-	want := r.Config.Model.Layers - 1
-	for step := range r.Config.Steps {
-		p.Expect(1)
-		if passes[step] == 0 || issued[step] <= want {
-			continue
-		}
-		p.Saw(1)
-		if early[step] < want {
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(early[step]), Want: fmt.Sprintf("at least %d", want),
-				Message: fmt.Sprintf("rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)})
+	slices.Sort(moved)
+	for i := range min(len(moved), len(o.elements)) {
+		if moved[i] != o.elements[i] && len(moved) == len(o.elements) {
+			p.Report(contract.Finding{Rank: rank, Step: ops[0].Step, Index: -1, Got: fmt.Sprint(moved[i]), Want: fmt.Sprint(o.elements[i]),
+				Message: fmt.Sprintf("a reduction of unit %s moved %d of its %d elements", o.label, moved[i], o.elements[i])})
 		}
 	}
 }
-
-// blockPrefix begins the unit names of blocks.
-var blockPrefix = strings.TrimSuffix(model.BlockUnit(0), "0")

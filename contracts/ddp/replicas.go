@@ -6,55 +6,130 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // initial is clause 1: replicas start bit-equal.
 func initial(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	for _, what := range r.State() {
-		for _, t := range r.Params {
-			replicas(p, r, -1, what, t)
-		}
-	}
+	equalReplicas(p, r, -1, r.Held())
 }
 
 // updated is clause 2: after every step replicas are bit-equal, and no two
 // buffers of different ranks overlap.
 func updated(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
 	apart(p, r)
+	held := r.Held()
 	for step := range r.Config.Steps {
-		for _, what := range r.State() {
-			for _, t := range r.Params {
-				replicas(p, r, step, what, t)
-			}
-		}
+		equalReplicas(p, r, step, held)
 		counters(p, r, step)
 	}
 }
 
-// replicas compares all ranks' copies of one tensor.
-func replicas(p *contract.Pass, r *evidence.Run, step int, what string, t evidence.Tensor) {
-	copies := map[int]trace.Event{}
-	p.Expect(r.Header.World)
-	for rank := range r.Header.World {
-		if e, ok := r.Digest(rank, step, what, t.Name, 0); ok {
-			p.Saw(1)
-			copies[rank] = e
+// equalReplicas compares what data-parallel ranks hold replicas of after a step:
+// weights and moments; under ZeRO the weights; in stage 3, where nothing rests
+// replicated, the weights that each rank gathers to compute the next step with.
+func equalReplicas(p *contract.Pass, r *evidence.Run, step int, held map[string][]evidence.Holding) {
+	replicated := r.State()
+	switch {
+	case r.Config.Plan.Zero == 3:
+		if step+1 < r.Config.Steps {
+			gathered(p, r, step)
+		}
+		return
+	case r.Config.Plan.Zero > 0:
+		replicated = []string{trace.Weight}
+	}
+	for _, what := range replicated {
+		for _, t := range tensors(r, what) {
+			replicas(p, r, step, what, held[t])
 		}
 	}
+}
+
+// tensors names what has weights or moments. A tied head has weights of its own
+// on a stage without the embedding.
+func tensors(r *evidence.Run, what string) []string {
+	var out []string
+	for _, t := range r.Params {
+		out = append(out, t.Name)
+	}
+	if what == trace.Weight && r.Config.Model.Tied && r.Config.Plan.Dims().PP > 1 {
+		out = append(out, model.HeadName)
+	}
+	return out
+}
+
+// replicas compares the copies of one tensor within each data-parallel group.
+func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []evidence.Holding) {
+	for _, group := range r.Groups() {
+		copies := map[int]trace.Event{}
+		for _, h := range held {
+			if r.Config.Plan.Dims().Group(h.Rank, "dp")[0] != group[0] {
+				continue
+			}
+			p.Expect(1)
+			if e, ok := r.Digest(h.Rank, step, what, h.Param.Name, 0); ok {
+				p.Saw(1)
+				copies[h.Rank] = e
+			}
+		}
+		dissent(p, r, step, what, copies)
+	}
+}
+
+// dissent reports the copies of one tensor that differ from the others.
+func dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
 	ref, out := evidence.Dissent(copies)
 	for _, rank := range out {
-		f := contract.Finding{Rank: rank, Step: step, Tensor: t.Name,
+		f := contract.Finding{Rank: rank, Step: step, Tensor: copies[rank].Tensor,
 			Message: fmt.Sprintf("%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))}
 		p.Report(r.Fill(f, copies[rank], copies[ref]))
+	}
+}
+
+// gathered compares the units that each rank first used in the step after the
+// given one.
+func gathered(p *contract.Pass, r *evidence.Run, step int) {
+	first := map[string]map[int]trace.Event{} // by unit and rank
+	for rank := range r.Header.World {
+		for e := range r.Events(rank, trace.KindGather) {
+			if e.Step != step+1 || e.What != "use" || e.Digest == nil {
+				continue
+			}
+			if first[e.Unit] == nil {
+				first[e.Unit] = map[int]trace.Event{}
+			}
+			if _, again := first[e.Unit][rank]; !again {
+				first[e.Unit][rank] = e
+			}
+		}
+	}
+	for _, group := range r.Groups() {
+		for _, l := range r.Layouts(group[0]) {
+			for _, u := range l.Units {
+				if u.Hi > l.Weights {
+					continue // reads the embedding's
+				}
+				copies := map[int]trace.Event{}
+				for _, rank := range group {
+					if e, ok := first[u.Name][rank]; ok {
+						copies[rank] = e
+					}
+				}
+				p.Expect(len(group))
+				p.Saw(len(copies))
+				dissent(p, r, step, "gathered "+u.Name, copies)
+			}
+		}
 	}
 }
 
@@ -83,9 +158,11 @@ func counters(p *contract.Pass, r *evidence.Run, step int) {
 // whatever the reduction does, so equality would prove nothing.
 func apart(p *contract.Pass, r *evidence.Run) {
 	var all []trace.Event
+	// The state of each model part, and the binary counter over the rank's logical
+	// workers.
+	each := len(r.State()) + bits.Len(uint(r.Workers/r.Config.Plan.DP))
 	for rank := range r.Header.World {
-		// The state, and the binary counter over the rank's logical workers.
-		p.Expect(len(r.State()) + bits.Len(uint(r.Workers/r.Header.World)))
+		p.Expect(each * len(r.Layouts(rank)))
 		for e := range r.Events(rank, trace.KindSpan) {
 			if e.Span != nil {
 				p.Saw(1)

@@ -12,25 +12,23 @@ import (
 // covered is clause 8: the data shards of the ranks are disjoint and cover the
 // batch.
 func covered(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
+	c, ok := pair(p)
 	if !ok {
 		return
 	}
-	c, ok := read(p, contract.Control)
-	if !ok {
-		return
-	}
-	if err := evidence.SameTask(r, c); err != nil {
-		p.Doubt("%v", err)
-		return
-	}
+	r, all := c.Test, c.Test.Config.Sequences
 	for step := range r.Config.Steps {
-		want, got := batchOf(c, step), batchOf(r, step)
-		p.Expect(2 * r.Config.Sequences)
-		p.Saw(got.size() + want.size())
-		if want.size() == r.Config.Sequences {
-			shards(p, r, step, got, want)
-			tokens(p, r, step, got, want)
+		want := batchOf(c.Control, []int{0}, step)
+		p.Expect(all)
+		p.Saw(min(all, want.size()))
+		for _, group := range r.Groups() {
+			got := batchOf(r, group, step)
+			p.Expect(all)
+			p.Saw(min(all, got.size()))
+			if want.size() == all {
+				shards(p, r, group, step, got, want)
+				tokens(p, r, group, step, got, want)
+			}
 		}
 	}
 }
@@ -38,35 +36,42 @@ func covered(p *contract.Pass) {
 // piece is who took a sequence.
 type piece struct{ rank, worker int }
 
-// batch is what a run took in one step.
+// batch is what a group of ranks took in one step. The ranks that split a model
+// between them take the same sequences; a group has one of each such set.
 type batch struct {
 	ids   map[int64][]piece // several where a sequence was taken twice; ids of padding are negative
 	pads  int
 	valid int64 // valid tokens
+	// complete says that every rank recorded all its micro-batches, of whatever
+	// sequences.
+	complete bool
 }
 
 // size is the number of sequences, each counted once.
 func (b batch) size() int { return len(b.ids) + b.pads }
 
-func batchOf(r *evidence.Run, step int) batch {
-	b := batch{ids: map[int64][]piece{}}
-	for rank := range r.Header.World {
+func batchOf(r *evidence.Run, group []int, step int) batch {
+	b := batch{ids: map[int64][]piece{}, complete: true}
+	for _, rank := range group {
+		micros := 0
 		for e := range r.Events(rank, trace.KindData) {
 			if e.Step != step {
 				continue
 			}
+			micros++
 			b.valid += e.Count
 			for _, id := range e.IDs {
 				b.ids[id] = append(b.ids[id], piece{rank, e.Worker})
 			}
 		}
+		b.complete = b.complete && micros == r.Config.Plan.MicroBatches
 	}
 	b.pads = len(b.ids[-1])
 	delete(b.ids, -1)
 	return b
 }
 
-func shards(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
+func shards(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
 	for _, id := range sortedKeys(got.ids) {
 		at := got.ids[id]
 		if len(at) > 1 {
@@ -74,7 +79,7 @@ func shards(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
 				Message: fmt.Sprintf("sequence %d was taken %d times: by worker %d on rank %d and worker %d on rank %d", id, len(at), at[0].worker, at[0].rank, at[1].worker, at[1].rank)})
 		}
 		for _, x := range at {
-			if x.worker < 0 || x.worker >= r.Workers || r.Owner(x.worker) != x.rank {
+			if x.worker < 0 || x.worker >= r.Workers || r.Owner(x.worker) != r.At(x.rank).DP {
 				p.Report(contract.Finding{Rank: x.rank, Step: step, Index: -1,
 					Message: fmt.Sprintf("rank %d computed logical worker %d, which the plan does not give it", x.rank, x.worker)})
 			}
@@ -90,27 +95,27 @@ func shards(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
 				Message: fmt.Sprintf("sequence %d went to logical worker %d, not %d", id, at[0].worker, ref[0].worker)})
 		}
 	}
-	missing(p, r, step, got, want)
+	missing(p, r, group, step, got, want)
 }
 
-// missing reports sequences that no rank took. Ranks without a history are a
+// missing reports sequences that no rank took. What a rank did not record is a
 // matter of evidence, not of data.
-func missing(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
-	if len(r.Missing()) > 0 || got.size() == 0 {
+func missing(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
+	if !got.complete {
 		return
 	}
 	for _, id := range sortedKeys(want.ids) {
 		if _, ok := got.ids[id]; !ok {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Message: fmt.Sprintf("no rank took sequence %d of the batch", id)})
+			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Message: fmt.Sprintf("none of ranks %v took sequence %d of the batch", group, id)})
 		}
 	}
 }
 
 // tokens checks the number of valid tokens, which weighs the loss: equal on all
 // ranks, the sum of what they took, and the single worker's.
-func tokens(p *contract.Pass, r *evidence.Run, step int, got, want batch) {
-	p.Expect(r.Header.World)
-	for rank := range r.Header.World {
+func tokens(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
+	p.Expect(len(group))
+	for _, rank := range group {
 		for e := range r.Events(rank, trace.KindTokens) {
 			if e.Step != step {
 				continue

@@ -28,19 +28,15 @@ type Run struct {
 	// every logical worker computes: a tied head is a source beside the
 	// embedding.
 	Params, Sources []Tensor
-	Units           []Unit
 	// Workers is the number of logical workers that the plan computes with.
 	Workers int
 
 	owners  []int // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
 	scalars map[about]trace.Event
-}
-
-// Unit is a sharding unit: what is reduced by one collective.
-type Unit struct {
-	Name string
-	Len  int64 // elements
+	changed map[about]trace.Event // changed and unmoved elements; what is the kind
+	// captured are the digests that have elements, one by one.
+	captured map[about][]trace.Event
 }
 
 // about is what an event is evidence of.
@@ -88,9 +84,6 @@ func New(h *trace.History) (*Run, error) {
 
 func (r *Run) readLayout() {
 	l := model.NewLayout(r.Config.Model, model.Whole(r.Config.Model))
-	for _, u := range l.Units {
-		r.Units = append(r.Units, Unit{u.Name, int64(u.Len())})
-	}
 	for i := range l.Params {
 		p := &l.Params[i]
 		t := Tensor{p.Name, l.Units[p.Unit].Name, int64(p.Len())}
@@ -103,6 +96,7 @@ func (r *Run) readLayout() {
 
 func (r *Run) index() {
 	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
+	r.changed, r.captured = map[about]trace.Event{}, map[about][]trace.Event{}
 	for e := range r.All {
 		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
 		switch e.Kind {
@@ -110,6 +104,15 @@ func (r *Run) index() {
 			if e.Digest != nil {
 				r.digests[k] = add(r.digests[k], e)
 			}
+			if e.Data != nil {
+				r.captured[k] = append(r.captured[k], e)
+			}
+		case trace.KindChanged, trace.KindUnmoved:
+			k.what = string(e.Kind)
+			if before, shared := r.changed[k]; shared {
+				e = join(before, e)
+			}
+			r.changed[k] = e
 		case trace.KindScalar:
 			r.scalars[k] = e
 		}

@@ -82,12 +82,17 @@ func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
 // in a whole history: one per model-parallel place, times the data-parallel
 // ranks where they hold replicas.
 func (r *Run) Records(held []Holding, what string) int {
-	plan := r.Config.Plan
-	replicated := plan.Zero == 0 || what == trace.Weight && plan.Zero < 3
-	if what == trace.WorkerGrad || !replicated {
-		return len(held) / plan.DP
+	if what == trace.WorkerGrad || r.Shared(what) {
+		return len(held) / r.Config.Plan.DP
 	}
 	return len(held)
+}
+
+// Shared reports whether data-parallel ranks share a kind of state out, so that
+// each records a part of its slice.
+func (r *Run) Shared(what string) bool {
+	zero := r.Config.Plan.Zero
+	return zero > 0 && what != trace.WorkerGrad && (what != trace.Weight || zero == 3)
 }
 
 // BySlice groups copies of one tensor by the slice that they cover, in the order

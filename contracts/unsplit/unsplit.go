@@ -5,6 +5,7 @@ package unsplit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -24,6 +25,16 @@ type Comparison struct {
 // one is missing, they are of different tasks, or the plan does not promise the
 // control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
+	c, ok = Pair(p)
+	if ok && !c.Test.Exact() {
+		p.Doubt("plan %s does not promise the bits of the single worker", c.Test.Config.Plan)
+		return nil, false
+	}
+	return c, ok
+}
+
+// Pair is Open for clauses that judge plans by bounds, too.
+func Pair(p *contract.Pass) (c *Comparison, ok bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
@@ -36,12 +47,8 @@ func Open(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("%v", err)
 		return nil, false
 	}
-	switch {
-	case control.Header.World != 1:
+	if control.Header.World != 1 {
 		p.Doubt("the control run has %d ranks, not one", control.Header.World)
-		return nil, false
-	case !test.Exact():
-		p.Doubt("plan %s does not promise the bits of the single worker", test.Config.Plan)
 		return nil, false
 	}
 	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p}, true
@@ -104,6 +111,9 @@ func (c *Comparison) tensor(step int, what, name string, worker int) {
 	copies := c.Test.Copies(c.Held[name], step, what, worker)
 	if !has {
 		return
+	}
+	if c.Test.Shared(what) { // a slice of which a share is missing proves nothing
+		copies = slices.DeleteFunc(copies, func(x evidence.Copy) bool { return x.Event.Count < int64(x.Param.Len()) })
 	}
 	c.p.Saw(min(n, len(copies)))
 	d := difference{Comparison: c, step: step, name: name, title: what}
