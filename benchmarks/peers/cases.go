@@ -68,14 +68,23 @@ func (c *comparison) measure(b *cpu.Backend, p *peer, threads, rounds int) error
 	}
 	peerReps := max(1, int(target/first))
 	var a, z, ratio []float64
-	for range rounds {
-		x := clock(ours, reps)
-		y, err := theirs(peerReps)
-		if err != nil {
-			return err
+	for i := range rounds {
+		var x, y float64
+		for side := range 2 {
+			time.Sleep(3 * time.Millisecond) // idle threads of either go to sleep
+			if (i+side)%2 == 0 {
+				ours() // warm
+				x = clock(ours, reps)
+				continue
+			}
+			if _, err := theirs(1); err != nil {
+				return err
+			}
+			if y, err = theirs(peerReps); err != nil {
+				return err
+			}
 		}
 		a, z, ratio = append(a, x), append(z, y), append(ratio, y/x)
-		time.Sleep(3 * time.Millisecond) // idle threads of a peer go to sleep
 	}
 	rate := func(ns float64) string {
 		if c.flops > 0 {
@@ -161,7 +170,7 @@ func adamW() kernels.AdamWParams {
 
 // streams are memory-bound kernels beyond the caches.
 func streams() []comparison {
-	const n, h = 4096, 4096
+	const n, h = 16384, 1024
 	array := func(k float64) float64 { return k * 4 * n * h }
 	return []comparison{
 		{name: "AdamW", bytes: array(7), make: func(m *maker) func() {

@@ -15,7 +15,8 @@ type tileTable struct {
 // vectorTable holds the kernels over vectors; each takes a *vectorArgs.
 type vectorTable struct {
 	fill, scale, addConst, add, tree4, residual, larger,
-	lanesDot, norm, normSum, normSumWeight, normWeight, normGrad, normGradAdd,
+	lanesDot, norm, normNext, normSum, normSumWeight, normWeight,
+	normGrad, normGradAdd, normGradNext, normGradAddNext, normGradNextWeight, normGradAddNextWeight,
 	rope, scaleMax, rowMax, expSum, divide, divideScale, softmaxGrad,
 	swiglu, swigluGrad, adamw, sgd, squares, largestBits func(*byte)
 }

@@ -38,24 +38,20 @@ func (b *Backend) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	if len(dst) == 0 || dst[0].Len() == 0 {
 		return
 	}
+	if op == kernels.Sum && len(dst) == 1 && allPresent(src) {
+		switch len(src) {
+		case 2:
+			b.elementwise(b.isa.add, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1])
+			return
+		case 4:
+			b.elementwise(b.isa.tree4, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1], src[2], src[3])
+			return
+		}
+	}
 	c := b.newCall(reducePart)
 	c.tensors = [2][]kernels.Tensor{dst, src}
 	c.first = int(op)
-	if n := dst[0].Len(); op == kernels.Sum && len(dst) == 1 && 4*n*(1+len(src)) >= streamFrom && outside(dst[0], src) {
-		c.x[0] = viewOf(dst[0])
-		c.stream = streams(c.x[:1], 1)
-	}
 	c.parallelRows(1, dst[0].Len())
-}
-
-// outside reports whether dst shares no memory with any source.
-func outside(dst kernels.Tensor, src []kernels.Tensor) bool {
-	for _, s := range src {
-		if !s.Absent() && s.Buf == dst.Buf {
-			return false
-		}
-	}
-	return true
 }
 
 func reducePart(c *call, ws *workspace, part int) {
@@ -66,9 +62,6 @@ func reducePart(c *call, ws *workspace, part int) {
 		n := min(reduceBlock, hi-lo)
 		acc, rest := room[:n], room[reduceBlock:]
 		r := reduction{ws, c.b.isa, src, lo, n}
-		if c.stream != 0 && r.direct(c.x[0].data[lo:lo+n], acc, rest) {
-			continue
-		}
 		switch {
 		case kernels.Op(c.first) == kernels.Max:
 			r.maximum(acc)
@@ -87,27 +80,6 @@ type reduction struct {
 	isa   *isa
 	src   []kernels.Tensor
 	lo, n int
-}
-
-// direct writes the tree straight to dst, past the caches: where there are two
-// or four sources, or halves of them, that are all present.
-func (r *reduction) direct(dst, left, rest []float32) bool {
-	n := len(r.src)
-	half := n / 2
-	switch {
-	case !r.present(0, n) || n&(n-1) != 0 || n == 1:
-		return false
-	case n == 2:
-		r.ws.streamRow(1, r.isa.add, r.n, &dst[0], &r.source(0)[0], &r.source(1)[0])
-	case n == 4:
-		r.ws.streamRow(1, r.isa.tree4, r.n, &dst[0], &r.source(0)[0], &r.source(1)[0], &r.source(2)[0], &r.source(3)[0])
-	default:
-		right := rest[:r.n]
-		r.tree(left, 0, half, rest[reduceBlock:])
-		r.tree(right, half, n, rest[reduceBlock:])
-		r.ws.streamRow(1, r.isa.add, r.n, &dst[0], &left[0], &right[0])
-	}
-	return true
 }
 
 func fillWith(x []float32, v float32) {
@@ -155,9 +127,11 @@ func (r *reduction) tree(acc []float32, i, j int, rest []float32) bool {
 }
 
 // present reports whether all of sources [i, j) are there.
-func (r *reduction) present(i, j int) bool {
-	for ; i < j; i++ {
-		if r.src[i].Absent() {
+func (r *reduction) present(i, j int) bool { return allPresent(r.src[i:j]) }
+
+func allPresent(src []kernels.Tensor) bool {
+	for _, t := range src {
+		if t.Absent() {
 			return false
 		}
 	}

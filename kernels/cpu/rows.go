@@ -110,26 +110,33 @@ func (b *Backend) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
 	c.parallelWholeRows(x.Rows, x.Cols)
 }
 
+// rmsNormPart writes each row together with the sum of the next, so that the
+// memory reads while it writes.
 func rmsNormPart(c *call, ws *workspace, part int) {
+	k, h := c.b.isa, c.cols
 	lo, hi := c.share(part)
-	h := c.cols
+	x, w := ptr(c.x[2].data, lo*h), ptr(c.x[3].data, 0)
+	s := ws.rowOf(k.lanesDot, h, x, x)
 	for i := lo; i < hi; i++ {
-		y, x := ptr(c.x[0].data, i*h), ptr(c.x[2].data, i*h)
-		s := ws.rowOf(c.b.isa.lanesDot, h, x, x)
 		r := 1 / root(s/float32(h)+c.s[0])
 		c.x[1].data[i] = r
 		ws.vec.s[0] = r
-		ws.streamRow(c.stream, c.b.isa.norm, h, y, x, ptr(c.x[3].data, 0), ptr(c.x[2].data, min(i+1, hi-1)*h))
+		y, x := ptr(c.x[0].data, i*h), ptr(c.x[2].data, i*h)
+		if i+1 == hi {
+			ws.streamRow(c.stream, k.norm, h, y, x, w)
+			return
+		}
+		s = ws.streamRow(c.stream, k.normNext, h, y, x, w, ptr(c.x[2].data, (i+1)*h))
 	}
 }
 
 // streamRow is rowOf with a choice of streaming stores.
 //
 //go:noinline
-func (ws *workspace) streamRow(stream uint64, f func(*byte), n int, ps ...*float32) {
+func (ws *workspace) streamRow(stream uint64, f func(*byte), n int, ps ...*float32) float32 {
 	copy(ws.vec.p[:], ps)
 	ws.vec.stream = stream
-	ws.do(f, n)
+	return ws.do(f, n)
 }
 
 // root is the square root; through float64 it is correctly rounded for float32.
@@ -139,16 +146,16 @@ func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 // threads: the second of its passes finds them in a cache.
 const normBlock = 1 << 20
 
-// RMSNormGrad implements kernels.Kernels. On several threads dw, whose rows run
-// in order, is a pass of its own, shared by columns; it comes first, since dx
-// may lie on dy.
+// RMSNormGrad implements kernels.Kernels. On many threads dw, whose rows run in
+// order, is a pass of its own, shared by columns; it comes first, since dx may
+// lie on dy. Two threads would gain less than that pass costs.
 func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 	if b.isa == nil || x.Cols == 0 {
 		b.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
 		return
 	}
 	kernels.CheckRMSNormGrad(dx, dw, dy, x, rstd, w, res)
-	shared := b.threads > 1 && x.Len() > soloElements && x.Cols > 64
+	shared := b.threads > 2 && x.Len() > soloElements && x.Cols > 64
 	rows := x.Rows
 	if shared {
 		rows = max(normBlock/x.Cols, 4*b.threads)
@@ -185,25 +192,38 @@ func normWeightPart(c *call, ws *workspace, part int) {
 	}
 }
 
-// normGradPart does the rows of a part: dx, and dw where it is given.
+// normGradPart does the rows of a part: dx, and dw where it is given. Each row
+// is written together with the sums of the next.
 func normGradPart(c *call, ws *workspace, part int) {
-	s, h := c.b.isa, c.cols
-	grad, res := s.normGradAdd, c.x[4].data
+	k, h := c.b.isa, c.cols
+	res, dw := c.x[4].data, c.x[6].data
+	first, next, last := k.normSum, k.normGradNext, k.normGrad
+	switch {
+	case res != nil && dw != nil:
+		first, next, last = k.normSumWeight, k.normGradAddNextWeight, k.normGradAdd
+	case res != nil:
+		next, last = k.normGradAddNext, k.normGradAdd
+	case dw != nil:
+		first, next = k.normSumWeight, k.normGradNextWeight
+	}
 	if res == nil {
-		grad, res = s.normGrad, c.x[0].data
+		res = c.x[0].data // not read
 	}
-	sum, dw := s.normSumWeight, c.x[6].data
-	if dw == nil {
-		sum, dw = s.normSum, c.x[3].data
-	}
-	w := ptr(c.x[3].data, 0)
+	rstd, w, gw := c.x[5].data, ptr(c.x[3].data, 0), ptr(dw, 0)
+	at := func(x []float32, i int) *float32 { return ptr(x, i*h) }
 	lo, hi := c.share(part)
-	for i := c.first + lo; i < c.first+hi; i++ {
-		at, next := i*h, min(i+1, c.first+hi-1)*h
-		dx, x, dy := ptr(c.x[0].data, at), ptr(c.x[1].data, at), ptr(c.x[2].data, at)
-		ws.vec.s[0] = c.x[5].data[i]
-		ws.vec.s[1] = ws.rowOf(sum, h, x, dy, w, ptr(dw, 0)) / float32(h)
-		ws.streamRow(c.stream, grad, h, dx, x, dy, w, ptr(c.x[1].data, next), ptr(c.x[2].data, next), ptr(res, at))
+	lo, hi = lo+c.first, hi+c.first
+	dx, x, dy := c.x[0].data, c.x[1].data, c.x[2].data
+	ws.vec.s[0] = rstd[lo]
+	sum := ws.rowOf(first, h, at(x, lo), at(dy, lo), w, gw)
+	for i := lo; i < hi; i++ {
+		ws.vec.s[0], ws.vec.s[1] = rstd[i], sum/float32(h)
+		if i+1 == hi {
+			ws.streamRow(c.stream, last, h, at(dx, i), at(x, i), at(dy, i), w, at(res, i))
+			return
+		}
+		ws.vec.s[2] = rstd[i+1]
+		sum = ws.streamRow(c.stream, next, h, at(dx, i), at(x, i), at(dy, i), w, at(res, i), at(x, i+1), at(dy, i+1), gw)
 	}
 }
 

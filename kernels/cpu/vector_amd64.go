@@ -30,6 +30,9 @@ func lanesDotAVX512(p *byte)
 func normAVX512(p *byte)
 
 //go:noescape
+func normNextAVX512(p *byte)
+
+//go:noescape
 func normSumAVX512(p *byte)
 
 //go:noescape
@@ -43,6 +46,18 @@ func normGradAVX512(p *byte)
 
 //go:noescape
 func normGradAddAVX512(p *byte)
+
+//go:noescape
+func normGradNextAVX512(p *byte)
+
+//go:noescape
+func normGradAddNextAVX512(p *byte)
+
+//go:noescape
+func normGradNextWeightAVX512(p *byte)
+
+//go:noescape
+func normGradAddNextWeightAVX512(p *byte)
 
 //go:noescape
 func ropeAVX512(p *byte)
@@ -111,6 +126,9 @@ func lanesDotAVX2(p *byte)
 func normAVX2(p *byte)
 
 //go:noescape
+func normNextAVX2(p *byte)
+
+//go:noescape
 func normSumAVX2(p *byte)
 
 //go:noescape
@@ -124,6 +142,18 @@ func normGradAVX2(p *byte)
 
 //go:noescape
 func normGradAddAVX2(p *byte)
+
+//go:noescape
+func normGradNextAVX2(p *byte)
+
+//go:noescape
+func normGradAddNextAVX2(p *byte)
+
+//go:noescape
+func normGradNextWeightAVX2(p *byte)
+
+//go:noescape
+func normGradAddNextWeightAVX2(p *byte)
 
 //go:noescape
 func ropeAVX2(p *byte)

@@ -628,66 +628,60 @@ TEXT ·normAVX512(SB), NOSPLIT, $0-8
 	MOVQ         8(DX), BX
 	MOVQ         16(DX), SI
 	MOVQ         24(DX), DI
-	MOVQ         32(DX), R8
 	VBROADCASTSS 72(DX), Z0
 	CMPQ         128(DX), $0x00
 	JE           many
 
 stream:
-	CMPQ       AX, $0x00000020
-	JLT        streamend
-	PREFETCHT1 (R8)(CX*1)
-	VMOVUPS    (SI)(CX*1), Z1
-	VMULPS     Z0, Z1, Z1
-	VMOVUPS    (DI)(CX*1), Z2
-	VMULPS     Z2, Z1, Z1
-	VMOVNTPS   Z1, (BX)(CX*1)
-	PREFETCHT1 64(R8)(CX*1)
-	VMOVUPS    64(SI)(CX*1), Z1
-	VMULPS     Z0, Z1, Z1
-	VMOVUPS    64(DI)(CX*1), Z2
-	VMULPS     Z2, Z1, Z1
-	VMOVNTPS   Z1, 64(BX)(CX*1)
-	ADDQ       $0x00000080, CX
-	SUBQ       $0x00000020, AX
-	JMP        stream
+	CMPQ     AX, $0x00000020
+	JLT      streamend
+	VMOVUPS  (SI)(CX*1), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVUPS  (DI)(CX*1), Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, (BX)(CX*1)
+	VMOVUPS  64(SI)(CX*1), Z1
+	VMULPS   Z0, Z1, Z1
+	VMOVUPS  64(DI)(CX*1), Z2
+	VMULPS   Z2, Z1, Z1
+	VMOVNTPS Z1, 64(BX)(CX*1)
+	ADDQ     $0x00000080, CX
+	SUBQ     $0x00000020, AX
+	JMP      stream
 
 streamend:
 	SFENCE
 	JMP one
 
 many:
-	CMPQ       AX, $0x00000020
-	JLT        manyend
-	PREFETCHT1 (R8)(CX*1)
-	VMOVUPS    (SI)(CX*1), Z1
-	VMULPS     Z0, Z1, Z1
-	VMOVUPS    (DI)(CX*1), Z2
-	VMULPS     Z2, Z1, Z1
-	VMOVUPS    Z1, (BX)(CX*1)
-	PREFETCHT1 64(R8)(CX*1)
-	VMOVUPS    64(SI)(CX*1), Z1
-	VMULPS     Z0, Z1, Z1
-	VMOVUPS    64(DI)(CX*1), Z2
-	VMULPS     Z2, Z1, Z1
-	VMOVUPS    Z1, 64(BX)(CX*1)
-	ADDQ       $0x00000080, CX
-	SUBQ       $0x00000020, AX
-	JMP        many
+	CMPQ    AX, $0x00000020
+	JLT     manyend
+	VMOVUPS (SI)(CX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS (DI)(CX*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, (BX)(CX*1)
+	VMOVUPS 64(SI)(CX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS 64(DI)(CX*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(BX)(CX*1)
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, AX
+	JMP     many
 
 manyend:
 one:
-	CMPQ       AX, $0x00000010
-	JLT        oneend
-	PREFETCHT1 (R8)(CX*1)
-	VMOVUPS    (SI)(CX*1), Z1
-	VMULPS     Z0, Z1, Z1
-	VMOVUPS    (DI)(CX*1), Z2
-	VMULPS     Z2, Z1, Z1
-	VMOVUPS    Z1, (BX)(CX*1)
-	ADDQ       $0x00000040, CX
-	SUBQ       $0x00000010, AX
-	JMP        one
+	CMPQ    AX, $0x00000010
+	JLT     oneend
+	VMOVUPS (SI)(CX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS (DI)(CX*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, (BX)(CX*1)
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     one
 
 oneend:
 	TESTQ     AX, AX
@@ -702,6 +696,135 @@ oneend:
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func normNextAVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normNextAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	VBROADCASTSS 72(DX), Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	CMPQ         128(DX), $0x00
+	JE           lanes
+
+stream:
+	CMPQ        AX, $0x20
+	JLT         fence
+	VMOVUPS     (R8)(CX*1), Z3
+	VMOVUPS     (SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     (DI)(CX*1), Z5
+	VMULPS      Z5, Z4, Z4
+	VMOVNTPS    Z4, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z1
+	VMOVUPS     64(R8)(CX*1), Z3
+	VMOVUPS     64(SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     64(DI)(CX*1), Z5
+	VMULPS      Z5, Z4, Z4
+	VMOVNTPS    Z4, 64(BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z2
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ        AX, $0x20
+	JLT         few
+	VMOVUPS     (R8)(CX*1), Z3
+	VMOVUPS     (SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     (DI)(CX*1), Z5
+	VMULPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z1
+	VMOVUPS     64(R8)(CX*1), Z3
+	VMOVUPS     64(SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     64(DI)(CX*1), Z5
+	VMULPS      Z5, Z4, Z4
+	VMOVUPS     Z4, 64(BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z2
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         lanes
+
+few:
+	CMPQ        AX, $0x10
+	JLT         rest0
+	VMOVUPS     (R8)(CX*1), Z3
+	VMOVUPS     (SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     (DI)(CX*1), Z5
+	VMULPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z1
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         rest1
+	VMOVUPS     (R8)(CX*1), Z3
+	VMOVUPS     (SI)(CX*1), Z4
+	VMULPS      Z0, Z4, Z0
+	VMOVUPS     (DI)(CX*1), Z4
+	VMULPS      Z4, Z0, Z0
+	VMOVUPS     Z0, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, Z2
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         fold
+
+rest0:
+	TESTQ       AX, AX
+	JE          fold
+	MOVL        $0x0000ffff, R9
+	BZHIL       AX, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (R8)(CX*1), K1, Z3
+	VMOVUPS.Z   (SI)(CX*1), K1, Z4
+	VMULPS      Z0, Z4, Z0
+	VMOVUPS.Z   (DI)(CX*1), K1, Z4
+	VMULPS      Z4, Z0, Z0
+	VMOVUPS     Z0, K1, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, K1, Z1
+	JMP         fold
+
+rest1:
+	TESTQ       AX, AX
+	JE          fold
+	MOVL        $0x0000ffff, R9
+	BZHIL       AX, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (R8)(CX*1), K1, Z3
+	VMOVUPS.Z   (SI)(CX*1), K1, Z4
+	VMULPS      Z0, Z4, Z0
+	VMOVUPS.Z   (DI)(CX*1), K1, Z4
+	VMULPS      Z4, Z0, Z0
+	VMOVUPS     Z0, K1, (BX)(CX*1)
+	VFMADD231PS Z3, Z3, K1, Z2
+
+fold:
+	VADDPS        Z2, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        X1, 136(DX)
 	VZEROUPPER
 	RET
 
@@ -988,7 +1111,6 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-8
 	MOVQ         24(DX), DI
 	MOVQ         32(DX), R8
 	MOVQ         40(DX), R9
-	MOVQ         48(DX), R10
 	VBROADCASTSS 72(DX), Z0
 	VBROADCASTSS 76(DX), Z1
 	CMPQ         128(DX), $0x00
@@ -997,8 +1119,6 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000020
 	JLT          streamend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1007,8 +1127,6 @@ stream:
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
 	VMOVNTPS     Z2, (BX)(CX*1)
-	PREFETCHT1   64(R9)(CX*1)
-	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1028,8 +1146,6 @@ streamend:
 many:
 	CMPQ         AX, $0x00000020
 	JLT          manyend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1038,8 +1154,6 @@ many:
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
-	PREFETCHT1   64(R9)(CX*1)
-	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1056,8 +1170,6 @@ manyend:
 one:
 	CMPQ         AX, $0x00000010
 	JLT          oneend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1100,8 +1212,6 @@ TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-8
 	MOVQ         24(DX), DI
 	MOVQ         32(DX), R8
 	MOVQ         40(DX), R9
-	MOVQ         48(DX), R10
-	MOVQ         56(DX), R11
 	VBROADCASTSS 72(DX), Z0
 	VBROADCASTSS 76(DX), Z1
 	CMPQ         128(DX), $0x00
@@ -1110,8 +1220,6 @@ TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-8
 stream:
 	CMPQ         AX, $0x00000020
 	JLT          streamend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1119,11 +1227,9 @@ stream:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R11)(CX*1), Z3
+	VMOVUPS      (R9)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVNTPS     Z2, (BX)(CX*1)
-	PREFETCHT1   64(R9)(CX*1)
-	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1131,7 +1237,7 @@ stream:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
-	VMOVUPS      64(R11)(CX*1), Z3
+	VMOVUPS      64(R9)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVNTPS     Z2, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
@@ -1145,8 +1251,6 @@ streamend:
 many:
 	CMPQ         AX, $0x00000020
 	JLT          manyend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1154,11 +1258,9 @@ many:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R11)(CX*1), Z3
+	VMOVUPS      (R9)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
-	PREFETCHT1   64(R9)(CX*1)
-	PREFETCHT1   64(R10)(CX*1)
 	VMOVUPS      64(DI)(CX*1), Z2
 	VMOVUPS      64(R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1166,7 +1268,7 @@ many:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
-	VMOVUPS      64(R11)(CX*1), Z3
+	VMOVUPS      64(R9)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVUPS      Z2, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
@@ -1177,8 +1279,6 @@ manyend:
 one:
 	CMPQ         AX, $0x00000010
 	JLT          oneend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VMOVUPS      (DI)(CX*1), Z2
 	VMOVUPS      (R8)(CX*1), Z3
 	VMULPS       Z3, Z2, Z2
@@ -1186,7 +1286,7 @@ one:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R11)(CX*1), Z3
+	VMOVUPS      (R9)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
 	ADDQ         $0x00000040, CX
@@ -1206,11 +1306,853 @@ oneend:
 	VMULPS       Z0, Z3, Z3
 	VFNMADD231PS Z1, Z3, Z2
 	VMULPS       Z0, Z2, Z0
-	VMOVUPS.Z    (R11)(CX*1), K1, Z1
+	VMOVUPS.Z    (R9)(CX*1), K1, Z1
 	VADDPS       Z0, Z1, Z0
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func normGradNextAVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normGradNextAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R9
+	MOVQ         56(DX), R10
+	VBROADCASTSS 72(DX), Z0
+	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS 80(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	CMPQ         128(DX), $0x00
+	JE           lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVNTPS     Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R10)(CX*1), Z5
+	VMOVUPS      64(R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVNTPS     Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R10)(CX*1), Z5
+	VMOVUPS      64(R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x10
+	JLT          rest0
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          rest1
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, Z4
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R11
+	BZHIL        AX, R11, R11
+	KMOVW        R11, K1
+	VMOVUPS.Z    (R10)(CX*1), K1, Z5
+	VMOVUPS.Z    (R9)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z3
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R11
+	BZHIL        AX, R11, R11
+	KMOVW        R11, K1
+	VMOVUPS.Z    (R10)(CX*1), K1, Z5
+	VMOVUPS.Z    (R9)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z4
+
+fold:
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X0
+	VADDPS        X0, X3, X3
+	VMOVHLPS      X3, X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSHDUP     X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSS        X3, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradAddNextAVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normGradAddNextAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R11
+	VBROADCASTSS 72(DX), Z0
+	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS 80(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	CMPQ         128(DX), $0x00
+	JE           lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVNTPS     Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R11)(CX*1), Z5
+	VMOVUPS      64(R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      64(R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVNTPS     Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R11)(CX*1), Z5
+	VMOVUPS      64(R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      64(R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x10
+	JLT          rest0
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          rest1
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      (R9)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, Z4
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z5
+	VMOVUPS.Z    (R10)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z3
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z5
+	VMOVUPS.Z    (R10)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z4
+
+fold:
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X0
+	VADDPS        X0, X3, X3
+	VMOVHLPS      X3, X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSHDUP     X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSS        X3, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradNextWeightAVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normGradNextWeightAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R9
+	MOVQ         56(DX), R10
+	MOVQ         64(DX), R11
+	VBROADCASTSS 72(DX), Z0
+	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS 80(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	CMPQ         128(DX), $0x00
+	JE           lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVNTPS     Z7, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R10)(CX*1), Z5
+	VMOVUPS      64(R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVNTPS     Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R10)(CX*1), Z5
+	VMOVUPS      64(R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x10
+	JLT          rest0
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          rest1
+	VMOVUPS      (R10)(CX*1), Z5
+	VMOVUPS      (R9)(CX*1), Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, Z4
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R10)(CX*1), K1, Z5
+	VMOVUPS.Z    (R9)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R11)(CX*1), K1, Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, K1, (R11)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z3
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R10)(CX*1), K1, Z5
+	VMOVUPS.Z    (R9)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R11)(CX*1), K1, Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, K1, (R11)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z4
+
+fold:
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X0
+	VADDPS        X0, X3, X3
+	VMOVHLPS      X3, X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSHDUP     X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSS        X3, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradAddNextWeightAVX512(p *byte)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normGradAddNextWeightAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R11
+	MOVQ         64(DX), R12
+	VBROADCASTSS 72(DX), Z0
+	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS 80(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	CMPQ         128(DX), $0x00
+	JE           lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVNTPS     Z7, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R11)(CX*1), Z5
+	VMOVUPS      64(R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      64(R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVNTPS     Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, 64(R12)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	VMOVUPS      64(R11)(CX*1), Z5
+	VMOVUPS      64(R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      64(DI)(CX*1), Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      64(SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      64(R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, 64(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, 64(R12)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x10
+	JLT          rest0
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      (DI)(CX*1), Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      (SI)(CX*1), Z8
+	VMULPS       Z0, Z8, Z8
+	VFNMADD231PS Z1, Z8, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      (R9)(CX*1), Z8
+	VADDPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Z7
+	VFMADD231PS  Z5, Z6, Z7
+	VMOVUPS      Z7, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z5, Z5
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          rest1
+	VMOVUPS      (R11)(CX*1), Z5
+	VMOVUPS      (R10)(CX*1), Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS      (R9)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, Z4
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z5
+	VMOVUPS.Z    (R10)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R12)(CX*1), K1, Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, K1, (R12)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z3
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z5
+	VMOVUPS.Z    (R10)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z2
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VFNMADD231PS Z1, Z7, Z6
+	VMULPS       Z0, Z6, Z0
+	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+	VMOVUPS.Z    (R12)(CX*1), K1, Z0
+	VFMADD231PS  Z5, Z2, Z0
+	VMOVUPS      Z0, K1, (R12)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z0
+	VMULPS       Z0, Z5, Z0
+	VFMADD231PS  Z0, Z2, K1, Z4
+
+fold:
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X0
+	VADDPS        X0, X3, X3
+	VMOVHLPS      X3, X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSHDUP     X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSS        X3, 136(DX)
 	VZEROUPPER
 	RET
 
@@ -3292,14 +4234,12 @@ TEXT ·normAVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(DX), BX
 	MOVQ 16(DX), SI
 	MOVQ 24(DX), DI
-	MOVQ 32(DX), R8
 	CMPQ 128(DX), $0x00
 	JE   many
 
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -3323,7 +4263,6 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -3344,7 +4283,6 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT1   (R8)(CX*1)
 	VMOVUPS      (SI)(CX*1), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMULPS       Y1, Y0, Y0
@@ -3370,6 +4308,244 @@ oneend:
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func normNextAVX2(p *byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normNextAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   128(DX), $0x00
+	JE     lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVNTPS     Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y0
+	VMOVUPS      32(R8)(CX*1), Y4
+	VMOVUPS      32(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      32(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVNTPS     Y5, 32(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y1
+	VMOVUPS      64(R8)(CX*1), Y4
+	VMOVUPS      64(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      64(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVNTPS     Y5, 64(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y2
+	VMOVUPS      96(R8)(CX*1), Y4
+	VMOVUPS      96(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      96(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVNTPS     Y5, 96(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y0
+	VMOVUPS      32(R8)(CX*1), Y4
+	VMOVUPS      32(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      32(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 32(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y1
+	VMOVUPS      64(R8)(CX*1), Y4
+	VMOVUPS      64(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      64(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 64(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y2
+	VMOVUPS      96(R8)(CX*1), Y4
+	VMOVUPS      96(SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      96(DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 96(BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x08
+	JLT          rest0
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y0
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest1
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y1
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest2
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y2
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest3
+	VMOVUPS      (R8)(CX*1), Y4
+	VMOVUPS      (SI)(CX*1), Y5
+	VBROADCASTSS 72(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      (DI)(CX*1), Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (BX)(CX*1)
+	VFMADD231PS  Y4, Y4, Y3
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R9
+	SHLQ         $0x02, AX
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y4
+	VMASKMOVPS   (R8)(CX*1), Y4, Y5
+	VMASKMOVPS   (SI)(CX*1), Y4, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y4, Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
+	VMOVUPS      Y0, Y6
+	VFMADD231PS  Y5, Y5, Y6
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R9
+	SHLQ         $0x02, AX
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y4
+	VMASKMOVPS   (R8)(CX*1), Y4, Y5
+	VMASKMOVPS   (SI)(CX*1), Y4, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y4, Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
+	VMOVUPS      Y1, Y6
+	VFMADD231PS  Y5, Y5, Y6
+	VBLENDVPS    Y4, Y6, Y1, Y1
+	JMP          fold
+
+rest2:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R9
+	SHLQ         $0x02, AX
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y4
+	VMASKMOVPS   (R8)(CX*1), Y4, Y5
+	VMASKMOVPS   (SI)(CX*1), Y4, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y4, Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
+	VMOVUPS      Y2, Y6
+	VFMADD231PS  Y5, Y5, Y6
+	VBLENDVPS    Y4, Y6, Y2, Y2
+	JMP          fold
+
+rest3:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R9
+	SHLQ         $0x02, AX
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y4
+	VMASKMOVPS   (R8)(CX*1), Y4, Y5
+	VMASKMOVPS   (SI)(CX*1), Y4, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y4, Y7
+	VMULPS       Y7, Y6, Y6
+	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
+	VMOVUPS      Y3, Y6
+	VFMADD231PS  Y5, Y5, Y6
+	VBLENDVPS    Y4, Y6, Y3, Y3
+
+fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, 136(DX)
 	VZEROUPPER
 	RET
 
@@ -3848,15 +5024,12 @@ TEXT ·normGradAVX2(SB), NOSPLIT, $0-8
 	MOVQ 24(DX), DI
 	MOVQ 32(DX), R8
 	MOVQ 40(DX), R9
-	MOVQ 48(DX), R10
 	CMPQ 128(DX), $0x00
 	JE   many
 
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3888,8 +5061,6 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3918,8 +5089,6 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3967,16 +5136,12 @@ TEXT ·normGradAddAVX2(SB), NOSPLIT, $0-8
 	MOVQ 24(DX), DI
 	MOVQ 32(DX), R8
 	MOVQ 40(DX), R9
-	MOVQ 48(DX), R10
-	MOVQ 56(DX), R11
 	CMPQ 128(DX), $0x00
 	JE   many
 
 stream:
 	CMPQ         AX, $0x00000010
 	JLT          streamend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -3986,7 +5151,7 @@ stream:
 	VMULPS       Y0, Y3, Y3
 	VFNMADD231PS Y2, Y3, Y1
 	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R11)(CX*1), Y1
+	VMOVUPS      (R9)(CX*1), Y1
 	VADDPS       Y0, Y1, Y0
 	VMOVNTPS     Y0, (BX)(CX*1)
 	VBROADCASTSS 72(DX), Y0
@@ -3998,7 +5163,7 @@ stream:
 	VMULPS       Y0, Y3, Y3
 	VFNMADD231PS Y2, Y3, Y1
 	VMULPS       Y0, Y1, Y0
-	VMOVUPS      32(R11)(CX*1), Y1
+	VMOVUPS      32(R9)(CX*1), Y1
 	VADDPS       Y0, Y1, Y0
 	VMOVNTPS     Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
@@ -4012,8 +5177,6 @@ streamend:
 many:
 	CMPQ         AX, $0x00000010
 	JLT          manyend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -4023,7 +5186,7 @@ many:
 	VMULPS       Y0, Y3, Y3
 	VFNMADD231PS Y2, Y3, Y1
 	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R11)(CX*1), Y1
+	VMOVUPS      (R9)(CX*1), Y1
 	VADDPS       Y0, Y1, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
 	VBROADCASTSS 72(DX), Y0
@@ -4035,7 +5198,7 @@ many:
 	VMULPS       Y0, Y3, Y3
 	VFNMADD231PS Y2, Y3, Y1
 	VMULPS       Y0, Y1, Y0
-	VMOVUPS      32(R11)(CX*1), Y1
+	VMOVUPS      32(R9)(CX*1), Y1
 	VADDPS       Y0, Y1, Y0
 	VMOVUPS      Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
@@ -4046,8 +5209,6 @@ manyend:
 one:
 	CMPQ         AX, $0x00000008
 	JLT          oneend
-	PREFETCHT1   (R9)(CX*1)
-	PREFETCHT1   (R10)(CX*1)
 	VBROADCASTSS 72(DX), Y0
 	VMOVUPS      (DI)(CX*1), Y1
 	VMOVUPS      (R8)(CX*1), Y2
@@ -4057,7 +5218,7 @@ one:
 	VMULPS       Y0, Y3, Y3
 	VFNMADD231PS Y2, Y3, Y1
 	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R11)(CX*1), Y1
+	VMOVUPS      (R9)(CX*1), Y1
 	VADDPS       Y0, Y1, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
@@ -4067,10 +5228,10 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         maskRowsAVX2<>+0(SB), R10
 	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y0
+	SUBQ         AX, R10
+	VMOVUPS      32(R10), Y0
 	VBROADCASTSS 72(DX), Y1
 	VMASKMOVPS   (DI)(CX*1), Y0, Y2
 	VMASKMOVPS   (R8)(CX*1), Y0, Y3
@@ -4080,11 +5241,1713 @@ oneend:
 	VMULPS       Y1, Y4, Y4
 	VFNMADD231PS Y3, Y4, Y2
 	VMULPS       Y1, Y2, Y1
-	VMASKMOVPS   (R11)(CX*1), Y0, Y2
+	VMASKMOVPS   (R9)(CX*1), Y0, Y2
 	VADDPS       Y1, Y2, Y1
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func normGradNextAVX2(p *byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normGradNextAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	MOVQ   40(DX), R9
+	MOVQ   48(DX), R9
+	MOVQ   56(DX), R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   128(DX), $0x00
+	JE     lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R10)(CX*1), Y4
+	VMOVUPS      32(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R10)(CX*1), Y4
+	VMOVUPS      64(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R10)(CX*1), Y4
+	VMOVUPS      96(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R10)(CX*1), Y4
+	VMOVUPS      32(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R10)(CX*1), Y4
+	VMOVUPS      64(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R10)(CX*1), Y4
+	VMOVUPS      96(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x08
+	JLT          rest0
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest1
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest2
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest3
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R11
+	SHLQ         $0x02, AX
+	SUBQ         AX, R11
+	VMOVUPS      32(R11), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y0, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y0, Y0
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R11
+	SHLQ         $0x02, AX
+	SUBQ         AX, R11
+	VMOVUPS      32(R11), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y1, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y1, Y1
+	JMP          fold
+
+rest2:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R11
+	SHLQ         $0x02, AX
+	SUBQ         AX, R11
+	VMOVUPS      32(R11), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y2, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y2, Y2
+	JMP          fold
+
+rest3:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R11
+	SHLQ         $0x02, AX
+	SUBQ         AX, R11
+	VMOVUPS      32(R11), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y3, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y3, Y3
+
+fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradAddNextAVX2(p *byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normGradAddNextAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	MOVQ   40(DX), R9
+	MOVQ   48(DX), R10
+	MOVQ   56(DX), R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   128(DX), $0x00
+	JE     lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R11)(CX*1), Y4
+	VMOVUPS      32(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      32(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R11)(CX*1), Y4
+	VMOVUPS      64(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      64(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R11)(CX*1), Y4
+	VMOVUPS      96(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      96(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R11)(CX*1), Y4
+	VMOVUPS      32(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      32(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R11)(CX*1), Y4
+	VMOVUPS      64(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      64(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R11)(CX*1), Y4
+	VMOVUPS      96(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      96(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x08
+	JLT          rest0
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest1
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest2
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest3
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y0, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y0, Y0
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y1, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y1, Y1
+	JMP          fold
+
+rest2:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y2, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y2, Y2
+	JMP          fold
+
+rest3:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y3, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y3, Y3
+
+fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradNextWeightAVX2(p *byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normGradNextWeightAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	MOVQ   40(DX), R9
+	MOVQ   48(DX), R9
+	MOVQ   56(DX), R10
+	MOVQ   64(DX), R11
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   128(DX), $0x00
+	JE     lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R10)(CX*1), Y4
+	VMOVUPS      32(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 32(R11)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R10)(CX*1), Y4
+	VMOVUPS      64(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R10)(CX*1), Y4
+	VMOVUPS      96(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 96(R11)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R10)(CX*1), Y4
+	VMOVUPS      32(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 32(R11)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R10)(CX*1), Y4
+	VMOVUPS      64(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R10)(CX*1), Y4
+	VMOVUPS      96(R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 96(R11)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x08
+	JLT          rest0
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest1
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest2
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest3
+	VMOVUPS      (R10)(CX*1), Y4
+	VMOVUPS      (R9)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R11)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R11)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y0, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y0, Y0
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R11)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y1, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y1, Y1
+	JMP          fold
+
+rest2:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R11)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y2, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y2, Y2
+	JMP          fold
+
+rest3:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y4
+	VMASKMOVPS   (R10)(CX*1), Y4, Y5
+	VMASKMOVPS   (R9)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R11)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y3, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y3, Y3
+
+fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, 136(DX)
+	VZEROUPPER
+	RET
+
+// func normGradAddNextWeightAVX2(p *byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normGradAddNextWeightAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	MOVQ   40(DX), R9
+	MOVQ   48(DX), R10
+	MOVQ   56(DX), R11
+	MOVQ   64(DX), R12
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   128(DX), $0x00
+	JE     lanes
+
+stream:
+	CMPQ         AX, $0x20
+	JLT          fence
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R11)(CX*1), Y4
+	VMOVUPS      32(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      32(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 32(R12)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R11)(CX*1), Y4
+	VMOVUPS      64(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      64(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 64(R12)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R11)(CX*1), Y4
+	VMOVUPS      96(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      96(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVNTPS     Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 96(R12)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          stream
+
+fence:
+	SFENCE
+
+lanes:
+	CMPQ         AX, $0x20
+	JLT          few
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      32(R11)(CX*1), Y4
+	VMOVUPS      32(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      32(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      32(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 32(BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 32(R12)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      64(R11)(CX*1), Y4
+	VMOVUPS      64(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      64(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      64(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 64(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 64(R12)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      96(R11)(CX*1), Y4
+	VMOVUPS      96(R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      96(SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      96(R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 96(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, 96(R12)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          lanes
+
+few:
+	CMPQ         AX, $0x08
+	JLT          rest0
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y0
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest1
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y1
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest2
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y2
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          rest3
+	VMOVUPS      (R11)(CX*1), Y4
+	VMOVUPS      (R10)(CX*1), Y5
+	VBROADCASTSS 80(DX), Y6
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VBROADCASTSS 76(DX), Y8
+	VMOVUPS      (SI)(CX*1), Y9
+	VMULPS       Y6, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      (R9)(CX*1), Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (BX)(CX*1)
+	VMOVUPS      (R12)(CX*1), Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMOVUPS      Y6, (R12)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y6
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          fold
+
+rest0:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R12)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y0, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y0, Y0
+	JMP          fold
+
+rest1:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R12)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y1, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y1, Y1
+	JMP          fold
+
+rest2:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R12)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y2, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y2, Y2
+	JMP          fold
+
+rest3:
+	TESTQ        AX, AX
+	JE           fold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y4
+	VMASKMOVPS   (R11)(CX*1), Y4, Y5
+	VMASKMOVPS   (R10)(CX*1), Y4, Y6
+	VBROADCASTSS 80(DX), Y7
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 72(DX), Y7
+	VMASKMOVPS   (DI)(CX*1), Y4, Y8
+	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	VMULPS       Y9, Y8, Y8
+	VBROADCASTSS 76(DX), Y9
+	VMASKMOVPS   (SI)(CX*1), Y4, Y10
+	VMULPS       Y7, Y10, Y10
+	VFNMADD231PS Y9, Y10, Y8
+	VMULPS       Y7, Y8, Y7
+	VMASKMOVPS   (R9)(CX*1), Y4, Y8
+	VADDPS       Y7, Y8, Y7
+	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
+	VMASKMOVPS   (R12)(CX*1), Y4, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y4, Y7
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      Y3, Y7
+	VFMADD231PS  Y5, Y6, Y7
+	VBLENDVPS    Y4, Y7, Y3, Y3
+
+fold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, 136(DX)
 	VZEROUPPER
 	RET
 

@@ -112,13 +112,13 @@ func (b *Backend) elementwise(f func(*byte), s [12]float32, n, outs int, ts ...k
 	b.dispatch(c, (n+c.chunk-1)/c.chunk)
 }
 
-// chunk is the size of parts of n elements, at most most: all of it where the
-// work is too small to share.
-func (b *Backend) chunk(n, most int) int {
-	if n <= most || b.threads == 1 {
+// chunk is the size of parts of n elements, a multiple of least: some for each
+// thread, or all of it where the work is too small to share.
+func (b *Backend) chunk(n, least int) int {
+	if n <= least || b.threads == 1 {
 		return max(n, 1)
 	}
-	return most
+	return roundUp((n+8*b.threads-1)/(8*b.threads), least)
 }
 
 // streams decides on streaming stores to the first outs arrays: they must be

@@ -151,14 +151,6 @@ func (l Lane) Load(i int) reg.VecVirtual {
 	return r
 }
 
-// Prefetch fetches the elements of array i into the second cache; the first is
-// full of the row at hand. Memory that is not there does not matter.
-func (l Lane) Prefetch(i int) {
-	if !l.part && l.disp%64 == 0 {
-		build.PREFETCHT1(l.at(i))
-	}
-}
-
 // Store writes the elements of array i.
 func (l Lane) Store(i int, r reg.Register) {
 	switch {
@@ -171,6 +163,12 @@ func (l Lane) Store(i int, r reg.Register) {
 	default:
 		build.VMASKMOVPS(r, l.m, l.at(i))
 	}
+}
+
+// Keep is Store for what will be read again soon: it never streams.
+func (l Lane) Keep(i int, r reg.Register) {
+	l.stream = false
+	l.Store(i, r)
 }
 
 // AddTo adds x to acc in the lanes that have elements. acc is never -0.
@@ -293,21 +291,31 @@ const laneCount = 32
 
 // LaneSum runs body over all elements with the accumulator of each element's
 // lane, element i in lane i mod 32, and returns the folded sum in lane 0.
-func (f *Func) LaneSum(body func(l Lane, acc reg.Register)) reg.Register {
+func (f *Func) LaneSum(streaming bool, body func(l Lane, acc reg.Register)) reg.Register {
 	acc := make([]reg.VecVirtual, laneCount/f.Lanes)
 	for i := range acc {
 		acc[i] = f.Virtual()
 		f.Zero(acc[i])
 	}
-	build.Label("lanes")
-	build.CMPQ(f.N, operand.Imm(laneCount))
-	build.JLT(operand.LabelRef("few"))
-	for i := range acc {
-		body(Lane{Func: f, disp: i * f.Bytes()}, acc[i])
+	all := func(label, end string, stream bool) {
+		build.Label(label)
+		build.CMPQ(f.N, operand.Imm(laneCount))
+		build.JLT(operand.LabelRef(end))
+		for i := range acc {
+			body(Lane{Func: f, disp: i * f.Bytes(), stream: stream}, acc[i])
+		}
+		build.ADDQ(operand.U32(laneCount*4), f.Off)
+		build.SUBQ(operand.Imm(laneCount), f.N)
+		build.JMP(operand.LabelRef(label))
 	}
-	build.ADDQ(operand.U32(laneCount*4), f.Off)
-	build.SUBQ(operand.Imm(laneCount), f.N)
-	build.JMP(operand.LabelRef("lanes"))
+	if streaming {
+		build.CMPQ(operand.Mem{Base: f.args, Disp: offStream}, operand.Imm(0))
+		build.JE(operand.LabelRef("lanes"))
+		all("stream", "fence", true)
+		build.Label("fence")
+		build.SFENCE()
+	}
+	all("lanes", "few", false)
 	build.Label("few")
 	for i := range acc {
 		rest := fmt.Sprintf("rest%d", i)
