@@ -113,8 +113,8 @@ func (v *validator) oneCase(cs contract.Case) {
 		v.fault("case %q: no %s run", cs.Name, contract.Test)
 	}
 	for role, r := range cs.Runs {
-		if (r.Config == nil) == (r.Do == nil) {
-			v.fault("case %q: the %s run needs either a training configuration or a function", cs.Name, role)
+		if r.Config == nil && r.Do == nil {
+			v.fault("case %q: the %s run needs a training configuration or a function", cs.Name, role)
 		}
 	}
 	for _, id := range cs.Clauses {

@@ -96,11 +96,13 @@ type Run struct {
 	// Alone asks that nothing else runs meanwhile: the run changes, or depends on,
 	// what belongs to the whole process, such as the number of threads.
 	Alone bool
-	// Config is the training run; nil where Do is given.
+	// Config is the training run; where Do makes the history, the configuration that
+	// it trains, nil for a run that is not training.
 	Config *train.Config
 	// Parts decorates the run's parts (mutants); nil leaves them.
 	Parts func(*train.Parts)
-	// Do makes the history of a run that is not training (a drill).
+	// Do makes the history of a run that is not training (a drill), or not training
+	// alone (one that is resumed).
 	Do func(ctx context.Context, env Env) (*trace.History, error)
 }
 

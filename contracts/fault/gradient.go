@@ -2,9 +2,11 @@ package fault
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
@@ -24,37 +26,48 @@ func onUpdater(p *train.Parts, decorate func(rank int, u parallel.Updater) paral
 	}
 }
 
-// Target is a gradient that one rank computes: of a logical worker, in a step,
-// of a block (its index in the layout of the rank's first model part).
-type Target struct{ Rank, Step, Worker, Unit int }
-
-// Plant writes a value into the first element of the target's first weight
-// gradient, the down projection's.
-func Plant(t Target, value float32) Fault {
+// Plant writes a value into one element of a gradient: the first of the down
+// projection's in the first block, of one logical worker in one step, on the rank
+// that computes it under the plan of c (the first slice of it). A worker that has
+// no sequences, or is none, stands for the last one that has.
+func Plant(c train.Config, step, worker int, value float32) Fault {
+	a := aim{target: target{step, min(worker, c.Plan.Workers(c.Model)-1, c.Sequences-1), firstBlock}}
+	at := 0
+	for dp := range max(1, c.Plan.DP) {
+		if slices.Contains(c.Plan.RankWorkers(c.Model, dp), a.worker) {
+			at = c.Plan.Dims().Rank(mesh.Coord{DP: dp})
+		}
+	}
 	return func(p *train.Parts) {
-		a := &aim{Target: t} // of one rank's goroutine
+		a := a // of one run, and in it of one rank's goroutine
 		onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
-			if rank != t.Rank {
+			if rank != at {
 				return be
 			}
-			return &planting{be, a, value}
+			return &planting{be, &a, value}
 		})
 		aimed := false
 		onUpdater(p, func(rank int, u parallel.Updater) parallel.Updater {
-			if rank != t.Rank || aimed {
+			if rank != at || aimed {
 				return u
 			}
 			aimed = true
-			return &aiming{Updater: u, aim: a}
+			return &aiming{Updater: u, aim: &a}
 		})
 	}
 }
 
-// aim says whether the computation is at the target.
+// firstBlock is the unit of the first block on the first stage.
+const firstBlock = 1
+
+// target is a logical worker's gradient of a unit in a step.
+type target struct{ step, worker, unit int }
+
+// aim says whether the computation is at its target.
 type aim struct {
-	Target
-	step, worker int
-	armed        bool
+	target
+	now   target
+	armed bool
 }
 
 // aiming tells when a pass reaches the target.
@@ -64,17 +77,18 @@ type aiming struct {
 }
 
 func (a *aiming) Begin(step int) {
-	a.step = step
+	a.now.step = step
 	a.Updater.Begin(step)
 }
 
 func (a *aiming) Enter(it *parallel.Item) {
-	a.worker = it.Worker
+	a.now.worker = it.Worker
 	a.Updater.Enter(it)
 }
 
 func (a *aiming) Before(ctx context.Context, unit int, ph model.Phase) error {
-	a.armed = ph == model.Backward && a.Target == Target{a.Rank, a.step, a.worker, unit}
+	a.now.unit = unit
+	a.armed = ph == model.Backward && a.now == a.target
 	return a.Updater.Before(ctx, unit, ph)
 }
 
@@ -193,23 +207,23 @@ func (b *begun) Begin(step int) {
 	b.Updater.Begin(step)
 }
 
-// onStep replaces every rank's update with the step of the data at hand.
-func onStep(p *train.Parts, update func(rank, step int, s *optim.Step)) {
+// onStep changes what every rank's optimizer is told, given the step of the data.
+func onStep(p *train.Parts, change func(step int, s *optim.Step)) {
 	var steps perRank[int]
 	onUpdater(p, func(rank int, u parallel.Updater) parallel.Updater { return &begun{u, steps.at(rank)} })
 	onOptimizer(p, func(rank int, o optim.Optimizer) optim.Optimizer {
 		return &updates{o, func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step) {
-			update(rank, *steps.at(rank), &s)
+			change(*steps.at(rank), &s)
 			inner.Update(be, w, g, moments, decays, s)
 		}}
 	})
 }
 
-// RateByData gives the optimizer of every rank the learning rate of the step of
-// the data, not that of its own step.
-func RateByData(c optim.Config) Fault {
+// Rate gives the optimizer of every rank a learning rate by the step of the
+// data, whatever its own step.
+func Rate(of func(step int) float64) Fault {
 	return func(p *train.Parts) {
-		onStep(p, func(_, step int, s *optim.Step) { s.LR = c.At(step) })
+		onStep(p, func(step int, s *optim.Step) { s.LR = of(step) })
 	}
 }
 

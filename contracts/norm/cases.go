@@ -3,12 +3,10 @@ package norm
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -101,21 +99,5 @@ func planted(cfg train.Config, o contract.Options) contract.Run {
 // infinities plants a value in the first block's gradient, in the steps to be
 // skipped.
 func infinities(cfg train.Config, value float32) fault.Fault {
-	return fault.All(
-		fault.Plant(target(cfg, skipped, 1), value),
-		fault.Plant(target(cfg, skippedAgain, 2), value))
-}
-
-// target is the first block's gradient of one logical worker, on the rank that
-// computes it under the configuration's plan: with the first slice of it, on the
-// first stage.
-func target(cfg train.Config, step, worker int) fault.Target {
-	workers := cfg.Plan.Workers(cfg.Model)
-	t := fault.Target{Step: step, Worker: min(worker, workers-1, cfg.Sequences-1), Unit: 1}
-	for dp := range max(1, cfg.Plan.DP) {
-		if slices.Contains(cfg.Plan.RankWorkers(cfg.Model, dp), t.Worker) {
-			t.Rank = cfg.Plan.Dims().Rank(mesh.Coord{DP: dp})
-		}
-	}
-	return t
+	return fault.All(fault.Plant(cfg, skipped, 1, value), fault.Plant(cfg, skippedAgain, 2, value))
 }

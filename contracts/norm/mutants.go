@@ -38,7 +38,7 @@ func agreedUpon(f fault.Fault) func(*contract.Case) {
 // byData gives the optimizer the learning rate of the step of the data, in test
 // and control alike.
 func byData(c *contract.Case) {
-	agreedUpon(fault.RateByData(c.Runs[contract.Test].Config.Optimizer))(c)
+	agreedUpon(fault.Rate(c.Runs[contract.Test].Config.Optimizer.At))(c)
 }
 
 // mutants are broken runs, at least one per clause.
