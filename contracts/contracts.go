@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/contracts/ckpt"
 	"github.com/lockstep-ml/lockstep/contracts/commc"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/det"
+	"github.com/lockstep-ml/lockstep/contracts/norm"
 	"github.com/lockstep-ml/lockstep/contracts/pipe"
 	"github.com/lockstep-ml/lockstep/contracts/tp"
 	"github.com/lockstep-ml/lockstep/contracts/zero"
@@ -18,7 +20,7 @@ import (
 
 // All lists the contracts, in the order of reports.
 func All() []*contract.Contract {
-	return []*contract.Contract{ddp.Contract(), zero.Contract(), tp.Contract(), pipe.Contract(), det.Contract(), commc.Contract()}
+	return []*contract.Contract{ddp.Contract(), zero.Contract(), tp.Contract(), pipe.Contract(), norm.Contract(), ckpt.Contract(), det.Contract(), commc.Contract()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the
