@@ -16,7 +16,6 @@ type multiplication struct {
 	whole               bool      // the chains of a tile run to their end at once
 
 	strip0, strip1 int // rows whose A is packed (tn)
-	stripStep      *step
 }
 
 // blockN is about how many columns of B are packed at once.

@@ -50,9 +50,6 @@ func ptr(x []float32, i int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(x)), 4*i))
 }
 
-// shift is p moved by n elements.
-func shift(p *float32, n int) *float32 { return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*n)) }
-
 // row is row i.
 func (v *view) row(i int) []float32 {
 	if v.cols == 0 {
