@@ -1,16 +1,28 @@
 package cases
 
 import (
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
-// Canonical reports whether a plan promises the single worker's bits for models
-// with as many logical workers as ranks: a power of two of them, and the tree.
+// workers is the largest number of logical workers of the named configurations.
+const workers = 8
+
+// Canonical reports whether a plan promises the single worker's bits for some
+// named configuration: as many ranks as divide the logical workers, and the tree.
 func Canonical(p plan.Plan) bool {
-	return shard.IsPowerOfTwo(max(1, p.DP)) && (p.Comm == "" || p.Comm == comm.Tree)
+	return workers%max(1, p.DP) == 0 && (p.Comm == "" || p.Comm == comm.Tree)
+}
+
+// Foreign reports whether plans were asked for of which none is canonical: a
+// contract that is about these alone has no case for them.
+func Foreign(o contract.Options) bool {
+	plans, _ := Plans(o) // the options were checked
+	return len(plans) > 0 && !slices.ContainsFunc(plans, Canonical)
 }
 
 // Exact lists those of the plans that fit a configuration and promise it the

@@ -48,6 +48,9 @@ func fixtures(level int) []fixture {
 
 // list makes the cases of options.
 func list(o contract.Options) []contract.Case {
+	if cases.Foreign(o) {
+		return nil
+	}
 	var out []contract.Case
 	for _, f := range choose(o) {
 		cfg, err := cases.Preset(f.config, o, f.steps)
@@ -69,7 +72,8 @@ func list(o contract.Options) []contract.Case {
 }
 
 // choose applies the options' configuration and plans: each plan that promises
-// the single worker's bits stores for a single worker and resumes its run.
+// the single worker's bits stores for a single worker and resumes its run. Where
+// the configuration is promised that by none, the default ones remain.
 func choose(o contract.Options) []fixture {
 	all := fixtures(o.Level)
 	if o.Config != "" {

@@ -39,6 +39,9 @@ func fixtures(level int) []fixture {
 
 // list makes the cases of options.
 func list(o contract.Options) []contract.Case {
+	if cases.Foreign(o) {
+		return nil
+	}
 	var out []contract.Case
 	for _, f := range choose(o) {
 		cfg, err := cases.Preset(f.config, o, f.steps)
@@ -56,8 +59,8 @@ func list(o contract.Options) []contract.Case {
 	return out
 }
 
-// choose applies the options' configuration and plans; plans of which none
-// promises the single worker's bits leave the default ones.
+// choose applies the options' configuration and plans; where the configuration
+// is promised the single worker's bits by none of them, the default ones remain.
 func choose(o contract.Options) []fixture {
 	all := fixtures(o.Level)
 	if o.Config != "" {
