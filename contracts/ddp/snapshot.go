@@ -15,7 +15,7 @@ type replica struct {
 	held  map[string][]evidence.Holding // by parameter
 }
 
-// replicas lists a run's copies of the model: one where state is sharded.
+// modelReplicas lists a run's copies of the model: one where state is sharded.
 func modelReplicas(r *evidence.Run) []replica {
 	out := make([]replica, r.Config.Plan.DP)
 	if r.Config.Plan.Zero > 0 {

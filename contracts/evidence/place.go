@@ -80,27 +80,26 @@ func covers(h Holding, e trace.Event) (local shard.Range, fits bool) {
 	return local, local.Lo >= 0 && local.Hi <= h.Param.Len() && local.Len() == len(e.Data)
 }
 
-// positions yields where elements local of the holding lie in the whole tensor,
-// counted from the first of them.
-func (h *Holding) positions(local shard.Range) func(func(i, at int) bool) {
-	return func(yield func(i, at int) bool) {
-		ended := false
-		h.Param.Places(local, func(r shard.Range, rows, cols int, at kernels.Place) {
-			for i := range rows {
-				for j := range cols {
-					ended = ended || !yield(r.Lo-local.Lo+i*cols+j, int(at.First)+i*int(at.RowStride)+j)
-				}
+// positions says where elements local of the holding, counted from the first of
+// them, lie in the whole tensor.
+func (h *Holding) positions(local shard.Range) []int {
+	out := make([]int, 0, local.Len())
+	h.Param.Places(local, func(_ shard.Range, rows, cols int, at kernels.Place) {
+		for i := range rows {
+			for j := range cols {
+				out = append(out, int(at.First)+i*int(at.RowStride)+j)
 			}
-		})
-	}
+		}
+	})
+	return out
 }
 
-// Index is where element i of a holding lies in the whole tensor.
+// Index is where element i of a holding lies in the whole tensor; -1 for -1.
 func (h *Holding) Index(i int64) int64 {
-	for _, at := range h.positions(shard.Range{Lo: int(i), Hi: int(i) + 1}) {
-		return int64(at)
+	if i < 0 {
+		return -1
 	}
-	return -1
+	return int64(h.positions(shard.Range{Lo: int(i), Hi: int(i) + 1})[0])
 }
 
 // Has reports whether a holding covers an element of the whole tensor.
