@@ -203,6 +203,22 @@ func TestExp(t *testing.T) {
 	}
 }
 
+// TestLanesWithoutElements: products that vanish below zero make every lane -0,
+// and lanes without a last element stay so.
+func TestLanesWithoutElements(t *testing.T) {
+	for _, s := range detect() {
+		for n := 32; n < 64; n++ {
+			x, y, ws := make([]float32, n), make([]float32, n), &workspace{}
+			for i := range n {
+				x[i], y[i] = 0x1p-100, -0x1p-100
+			}
+			if sum := ws.rowOf(s.lanesDot, n, &x[0], &y[0]); math.Float32bits(sum) != 1<<31 {
+				t.Errorf("%s, %d elements: the sum is %g, want -0", s.name, n, sum)
+			}
+		}
+	}
+}
+
 // expHighest is where the assembly clamps its argument.
 const expHighest = 89
 
