@@ -26,6 +26,8 @@ type Options struct {
 	// Threads is the number of threads that share large kernels, the caller's
 	// included. 0 means GOMAXPROCS.
 	Threads int
+	// Tally, where not nil, counts what ran.
+	Tally *Tally
 }
 
 // ISAs lists the instruction sets of this processor, the best one first; Ref is
@@ -91,6 +93,9 @@ func New(o Options) (*Backend, error) {
 	if b.isa == nil {
 		b.threads = 1
 		return b, nil
+	}
+	if o.Tally != nil {
+		b.isa = o.Tally.watch(b.isa)
 	}
 	b.start()
 	return b, b.canary()

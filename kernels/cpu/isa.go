@@ -38,4 +38,6 @@ type isa struct {
 	hash func(*byte)
 	// control reads the floating-point control register.
 	control func() uint32
+	// tally counts; nil as a rule.
+	tally *Tally
 }

@@ -39,6 +39,7 @@ func (r *multiplication) run() {
 		p.grouped(r.product)
 	}
 	r.ws.steps = p.steps
+	r.tally.pieces(p.steps)
 	count, longest := p.blocks()
 	r.reserve(p.levels-1, count, longest)
 	for jc := r.n0; jc < r.n1; jc += r.nc {
