@@ -15,8 +15,7 @@ type tileTable struct {
 // vectorTable holds the kernels over vectors; each takes a *vectorArgs.
 type vectorTable struct {
 	fill, scale, addConst, add, tree4, residual, larger,
-	lanesDot, norm, normNext, normSum, normSumWeight, normWeight,
-	normGrad, normGradAdd, normGradNext, normGradAddNext, normGradNextWeight, normGradAddNextWeight,
+	lanesDot, rmsNorm, normWeight, normGrad, normGradAdd, normGradWeight, normGradAddWeight,
 	rope, scaleMax, rowMax, expSum, divide, divideScale, softmaxGrad,
 	swiglu, swigluGrad, adamw, sgd, squares, largestBits func(*byte)
 }

@@ -27,16 +27,7 @@ func largerAVX512(p *byte)
 func lanesDotAVX512(p *byte)
 
 //go:noescape
-func normAVX512(p *byte)
-
-//go:noescape
-func normNextAVX512(p *byte)
-
-//go:noescape
-func normSumAVX512(p *byte)
-
-//go:noescape
-func normSumWeightAVX512(p *byte)
+func rmsNormAVX512(p *byte)
 
 //go:noescape
 func normWeightAVX512(p *byte)
@@ -48,16 +39,10 @@ func normGradAVX512(p *byte)
 func normGradAddAVX512(p *byte)
 
 //go:noescape
-func normGradNextAVX512(p *byte)
+func normGradWeightAVX512(p *byte)
 
 //go:noescape
-func normGradAddNextAVX512(p *byte)
-
-//go:noescape
-func normGradNextWeightAVX512(p *byte)
-
-//go:noescape
-func normGradAddNextWeightAVX512(p *byte)
+func normGradAddWeightAVX512(p *byte)
 
 //go:noescape
 func ropeAVX512(p *byte)
@@ -123,16 +108,7 @@ func largerAVX2(p *byte)
 func lanesDotAVX2(p *byte)
 
 //go:noescape
-func normAVX2(p *byte)
-
-//go:noescape
-func normNextAVX2(p *byte)
-
-//go:noescape
-func normSumAVX2(p *byte)
-
-//go:noescape
-func normSumWeightAVX2(p *byte)
+func rmsNormAVX2(p *byte)
 
 //go:noescape
 func normWeightAVX2(p *byte)
@@ -144,16 +120,10 @@ func normGradAVX2(p *byte)
 func normGradAddAVX2(p *byte)
 
 //go:noescape
-func normGradNextAVX2(p *byte)
+func normGradWeightAVX2(p *byte)
 
 //go:noescape
-func normGradAddNextAVX2(p *byte)
-
-//go:noescape
-func normGradNextWeightAVX2(p *byte)
-
-//go:noescape
-func normGradAddNextWeightAVX2(p *byte)
+func normGradAddWeightAVX2(p *byte)
 
 //go:noescape
 func ropeAVX2(p *byte)

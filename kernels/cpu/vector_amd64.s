@@ -619,423 +619,283 @@ fold:
 	VZEROUPPER
 	RET
 
-// func normAVX512(p *byte)
+// func rmsNormAVX512(p *byte)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normAVX512(SB), NOSPLIT, $0-8
+TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), DX
 	MOVQ         (DX), AX
 	XORQ         CX, CX
 	MOVQ         8(DX), BX
 	MOVQ         16(DX), SI
 	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
 	VBROADCASTSS 72(DX), Z0
-	CMPQ         128(DX), $0x00
-	JE           many
+	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS 80(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z6, Z6, Z6
 
-stream:
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (SI)(CX*1), Z7
+	VFMADD231PS Z7, Z7, Z3
+	VMOVUPS     64(SI)(CX*1), Z7
+	VFMADD231PS Z7, Z7, Z6
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x10
+	JLT         firstrest0
+	VMOVUPS     (SI)(CX*1), Z7
+	VFMADD231PS Z7, Z7, Z3
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         firstrest1
+	VMOVUPS     (SI)(CX*1), Z7
+	VFMADD231PS Z7, Z7, Z6
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R9
+	BZHIL       AX, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VFMADD231PS Z7, Z7, K1, Z3
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R9
+	BZHIL       AX, R9, R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VFMADD231PS Z7, Z7, K1, Z6
+
+firstfold:
+	VADDPS        Z6, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y6
+	VADDPS        Y6, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X6
+	VADDPS        X6, X3, X3
+	VMOVHLPS      X3, X3, X6
+	VADDPS        X6, X3, X3
+	VMOVSHDUP     X3, X6
+	VADDPS        X6, X3, X3
+	VMOVAPS       X3, X3
+
+row:
+	VDIVSS       X0, X3, X3
+	VADDSS       X1, X3, X3
+	VSQRTSS      X3, X3, X3
+	VDIVSS       X3, X2, X3
+	VMOVSS       X3, (R8)
+	ADDQ         $0x04, R8
+	VBROADCASTSS X3, Z3
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	MOVQ         (DX), R9
+	SHLQ         $0x02, R9
+	ADDQ         SI, R9
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
+	CMPQ        AX, $0x20
+	JLT         nextfence
+	VMOVUPS     (R9)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     (DI)(CX*1), Z8
+	VMULPS      Z8, Z7, Z7
+	VMOVNTPS    Z7, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z4
+	VMOVUPS     64(R9)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     64(DI)(CX*1), Z8
+	VMULPS      Z8, Z7, Z7
+	VMOVNTPS    Z7, 64(BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z5
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         nextstream
+
+nextfence:
+	SFENCE
+
+nextlanes:
+	CMPQ        AX, $0x20
+	JLT         nextfew
+	VMOVUPS     (R9)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     (DI)(CX*1), Z8
+	VMULPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z4
+	VMOVUPS     64(R9)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     64(DI)(CX*1), Z8
+	VMULPS      Z8, Z7, Z7
+	VMOVUPS     Z7, 64(BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z5
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         nextlanes
+
+nextfew:
+	CMPQ        AX, $0x10
+	JLT         nextrest0
+	VMOVUPS     (R9)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     (DI)(CX*1), Z8
+	VMULPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z4
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         nextrest1
+	VMOVUPS     (R9)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z3, Z7, Z3
+	VMOVUPS     (DI)(CX*1), Z7
+	VMULPS      Z7, Z3, Z3
+	VMOVUPS     Z3, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, Z5
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         nextfold
+
+nextrest0:
+	TESTQ       AX, AX
+	JE          nextfold
+	MOVL        $0x0000ffff, R10
+	BZHIL       AX, R10, R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (R9)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z3, Z7, Z3
+	VMOVUPS.Z   (DI)(CX*1), K1, Z7
+	VMULPS      Z7, Z3, Z3
+	VMOVUPS     Z3, K1, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, K1, Z4
+	JMP         nextfold
+
+nextrest1:
+	TESTQ       AX, AX
+	JE          nextfold
+	MOVL        $0x0000ffff, R10
+	BZHIL       AX, R10, R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (R9)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z3, Z7, Z3
+	VMOVUPS.Z   (DI)(CX*1), K1, Z7
+	VMULPS      Z7, Z3, Z3
+	VMOVUPS     Z3, K1, (BX)(CX*1)
+	VFMADD231PS Z6, Z6, K1, Z5
+
+nextfold:
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y3
+	VADDPS        Y3, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X3
+	VADDPS        X3, X4, X4
+	VMOVHLPS      X4, X4, X3
+	VADDPS        X3, X4, X4
+	VMOVSHDUP     X4, X3
+	VADDPS        X3, X4, X4
+	VMOVAPS       X4, X3
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, BX
+	ADDQ          AX, SI
+	JMP           row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
 	CMPQ     AX, $0x00000020
-	JLT      streamend
-	VMOVUPS  (SI)(CX*1), Z1
-	VMULPS   Z0, Z1, Z1
-	VMOVUPS  (DI)(CX*1), Z2
-	VMULPS   Z2, Z1, Z1
-	VMOVNTPS Z1, (BX)(CX*1)
-	VMOVUPS  64(SI)(CX*1), Z1
-	VMULPS   Z0, Z1, Z1
-	VMOVUPS  64(DI)(CX*1), Z2
-	VMULPS   Z2, Z1, Z1
-	VMOVNTPS Z1, 64(BX)(CX*1)
+	JLT      finalstreamend
+	VMOVUPS  (SI)(CX*1), Z0
+	VMULPS   Z3, Z0, Z0
+	VMOVUPS  (DI)(CX*1), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, (BX)(CX*1)
+	VMOVUPS  64(SI)(CX*1), Z0
+	VMULPS   Z3, Z0, Z0
+	VMOVUPS  64(DI)(CX*1), Z1
+	VMULPS   Z1, Z0, Z0
+	VMOVNTPS Z0, 64(BX)(CX*1)
 	ADDQ     $0x00000080, CX
 	SUBQ     $0x00000020, AX
-	JMP      stream
+	JMP      finalstream
 
-streamend:
+finalstreamend:
 	SFENCE
-	JMP one
+	JMP finalone
 
-many:
+finalmany:
 	CMPQ    AX, $0x00000020
-	JLT     manyend
-	VMOVUPS (SI)(CX*1), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS (DI)(CX*1), Z2
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, (BX)(CX*1)
-	VMOVUPS 64(SI)(CX*1), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS 64(DI)(CX*1), Z2
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, 64(BX)(CX*1)
+	JLT     finalmanyend
+	VMOVUPS (SI)(CX*1), Z0
+	VMULPS  Z3, Z0, Z0
+	VMOVUPS (DI)(CX*1), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)(CX*1)
+	VMOVUPS 64(SI)(CX*1), Z0
+	VMULPS  Z3, Z0, Z0
+	VMOVUPS 64(DI)(CX*1), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, 64(BX)(CX*1)
 	ADDQ    $0x00000080, CX
 	SUBQ    $0x00000020, AX
-	JMP     many
+	JMP     finalmany
 
-manyend:
-one:
+finalmanyend:
+finalone:
 	CMPQ    AX, $0x00000010
-	JLT     oneend
-	VMOVUPS (SI)(CX*1), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS (DI)(CX*1), Z2
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, (BX)(CX*1)
+	JLT     finaloneend
+	VMOVUPS (SI)(CX*1), Z0
+	VMULPS  Z3, Z0, Z0
+	VMOVUPS (DI)(CX*1), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (BX)(CX*1)
 	ADDQ    $0x00000040, CX
 	SUBQ    $0x00000010, AX
-	JMP     one
+	JMP     finalone
 
-oneend:
+finaloneend:
 	TESTQ     AX, AX
-	JE        done
+	JE        finaldone
 	MOVL      $0x0000ffff, DX
 	BZHIL     AX, DX, DX
 	KMOVW     DX, K1
-	VMOVUPS.Z (SI)(CX*1), K1, Z1
-	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z (SI)(CX*1), K1, Z0
+	VMULPS    Z3, Z0, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
 	VMULPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
-done:
-	VZEROUPPER
-	RET
-
-// func normNextAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normNextAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
-	MOVQ         (DX), AX
-	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	MOVQ         32(DX), R8
-	VBROADCASTSS 72(DX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	CMPQ         128(DX), $0x00
-	JE           lanes
-
-stream:
-	CMPQ        AX, $0x20
-	JLT         fence
-	VMOVUPS     (R8)(CX*1), Z3
-	VMOVUPS     (SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     (DI)(CX*1), Z5
-	VMULPS      Z5, Z4, Z4
-	VMOVNTPS    Z4, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z1
-	VMOVUPS     64(R8)(CX*1), Z3
-	VMOVUPS     64(SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     64(DI)(CX*1), Z5
-	VMULPS      Z5, Z4, Z4
-	VMOVNTPS    Z4, 64(BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z2
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, AX
-	JMP         stream
-
-fence:
-	SFENCE
-
-lanes:
-	CMPQ        AX, $0x20
-	JLT         few
-	VMOVUPS     (R8)(CX*1), Z3
-	VMOVUPS     (SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     (DI)(CX*1), Z5
-	VMULPS      Z5, Z4, Z4
-	VMOVUPS     Z4, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z1
-	VMOVUPS     64(R8)(CX*1), Z3
-	VMOVUPS     64(SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     64(DI)(CX*1), Z5
-	VMULPS      Z5, Z4, Z4
-	VMOVUPS     Z4, 64(BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z2
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, AX
-	JMP         lanes
-
-few:
-	CMPQ        AX, $0x10
-	JLT         rest0
-	VMOVUPS     (R8)(CX*1), Z3
-	VMOVUPS     (SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     (DI)(CX*1), Z5
-	VMULPS      Z5, Z4, Z4
-	VMOVUPS     Z4, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z1
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	CMPQ        AX, $0x10
-	JLT         rest1
-	VMOVUPS     (R8)(CX*1), Z3
-	VMOVUPS     (SI)(CX*1), Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS     (DI)(CX*1), Z4
-	VMULPS      Z4, Z0, Z0
-	VMOVUPS     Z0, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, Z2
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	JMP         fold
-
-rest0:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R9
-	BZHIL       AX, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (R8)(CX*1), K1, Z3
-	VMOVUPS.Z   (SI)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z0, Z0
-	VMOVUPS     Z0, K1, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, K1, Z1
-	JMP         fold
-
-rest1:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R9
-	BZHIL       AX, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (R8)(CX*1), K1, Z3
-	VMOVUPS.Z   (SI)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z0, Z0
-	VMOVUPS     Z0, K1, (BX)(CX*1)
-	VFMADD231PS Z3, Z3, K1, Z2
-
-fold:
-	VADDPS        Z2, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VMOVHLPS      X1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        X1, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normSumAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·normSumAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
-	MOVQ         (DX), AX
-	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	VBROADCASTSS 72(DX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-
-lanes:
-	CMPQ        AX, $0x20
-	JLT         few
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (DI)(CX*1), Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VFMADD231PS Z3, Z4, Z1
-	VMOVUPS     64(SI)(CX*1), Z3
-	VMOVUPS     64(DI)(CX*1), Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS     64(BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VFMADD231PS Z3, Z4, Z2
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, AX
-	JMP         lanes
-
-few:
-	CMPQ        AX, $0x10
-	JLT         rest0
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (DI)(CX*1), Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VFMADD231PS Z3, Z4, Z1
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	CMPQ        AX, $0x10
-	JLT         rest1
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (DI)(CX*1), Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z0
-	VFMADD231PS Z3, Z0, Z2
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	JMP         fold
-
-rest0:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R8
-	BZHIL       AX, R8, R8
-	KMOVW       R8, K1
-	VMOVUPS.Z   (SI)(CX*1), K1, Z3
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS.Z   (BX)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VFMADD231PS Z3, Z0, K1, Z1
-	JMP         fold
-
-rest1:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R8
-	BZHIL       AX, R8, R8
-	KMOVW       R8, K1
-	VMOVUPS.Z   (SI)(CX*1), K1, Z3
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z3, Z3
-	VMOVUPS.Z   (BX)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VFMADD231PS Z3, Z0, K1, Z2
-
-fold:
-	VADDPS        Z2, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VMOVHLPS      X1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        X1, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normSumWeightAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·normSumWeightAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
-	MOVQ         (DX), AX
-	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	MOVQ         32(DX), R8
-	VBROADCASTSS 72(DX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-
-lanes:
-	CMPQ        AX, $0x20
-	JLT         few
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     (R8)(CX*1), Z5
-	VFMADD231PS Z3, Z4, Z5
-	VMOVUPS     Z5, (R8)(CX*1)
-	VMOVUPS     (DI)(CX*1), Z5
-	VMULPS      Z5, Z3, Z3
-	VFMADD231PS Z3, Z4, Z1
-	VMOVUPS     64(SI)(CX*1), Z3
-	VMOVUPS     64(BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     64(R8)(CX*1), Z5
-	VFMADD231PS Z3, Z4, Z5
-	VMOVUPS     Z5, 64(R8)(CX*1)
-	VMOVUPS     64(DI)(CX*1), Z5
-	VMULPS      Z5, Z3, Z3
-	VFMADD231PS Z3, Z4, Z2
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, AX
-	JMP         lanes
-
-few:
-	CMPQ        AX, $0x10
-	JLT         rest0
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z4
-	VMOVUPS     (R8)(CX*1), Z5
-	VFMADD231PS Z3, Z4, Z5
-	VMOVUPS     Z5, (R8)(CX*1)
-	VMOVUPS     (DI)(CX*1), Z5
-	VMULPS      Z5, Z3, Z3
-	VFMADD231PS Z3, Z4, Z1
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	CMPQ        AX, $0x10
-	JLT         rest1
-	VMOVUPS     (SI)(CX*1), Z3
-	VMOVUPS     (BX)(CX*1), Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS     (R8)(CX*1), Z4
-	VFMADD231PS Z3, Z0, Z4
-	VMOVUPS     Z4, (R8)(CX*1)
-	VMOVUPS     (DI)(CX*1), Z4
-	VMULPS      Z4, Z3, Z3
-	VFMADD231PS Z3, Z0, Z2
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, AX
-	JMP         fold
-
-rest0:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R9
-	BZHIL       AX, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (SI)(CX*1), K1, Z3
-	VMOVUPS.Z   (BX)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS.Z   (R8)(CX*1), K1, Z4
-	VFMADD231PS Z3, Z0, Z4
-	VMOVUPS     Z4, K1, (R8)(CX*1)
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z3, Z3
-	VFMADD231PS Z3, Z0, K1, Z1
-	JMP         fold
-
-rest1:
-	TESTQ       AX, AX
-	JE          fold
-	MOVL        $0x0000ffff, R9
-	BZHIL       AX, R9, R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (SI)(CX*1), K1, Z3
-	VMOVUPS.Z   (BX)(CX*1), K1, Z4
-	VMULPS      Z0, Z4, Z0
-	VMOVUPS.Z   (R8)(CX*1), K1, Z4
-	VFMADD231PS Z3, Z0, Z4
-	VMOVUPS     Z4, K1, (R8)(CX*1)
-	VMOVUPS.Z   (DI)(CX*1), K1, Z4
-	VMULPS      Z4, Z3, Z3
-	VFMADD231PS Z3, Z0, K1, Z2
-
-fold:
-	VADDPS        Z2, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VMOVHLPS      X1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        X1, 136(DX)
+finaldone:
 	VZEROUPPER
 	RET
 
@@ -1111,93 +971,374 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-8
 	MOVQ         24(DX), DI
 	MOVQ         32(DX), R8
 	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R10
 	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS (R9), Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(DI)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     64(R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x10
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R10
+	BZHIL       AX, R10, R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z2
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R10
+	BZHIL       AX, R10, R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z3
+
+firstfold:
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVHLPS      X2, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDPS        X3, X2, X2
+	VMOVAPS       X2, X2
+
+row:
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Z2
+	VMOVUPS      Z1, Z3
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Z1
+	MOVQ         (DX), R10
+	SHLQ         $0x02, R10
+	ADDQ         SI, R10
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         DI, R11
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
 	CMPQ         128(DX), $0x00
-	JE           many
+	JE           nextlanes
 
-stream:
-	CMPQ         AX, $0x00000020
-	JLT          streamend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVNTPS     Z2, (BX)(CX*1)
-	VMOVUPS      64(DI)(CX*1), Z2
-	VMOVUPS      64(R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      64(SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVNTPS     Z2, 64(BX)(CX*1)
+nextstream:
+	CMPQ         AX, $0x20
+	JLT          nextfence
+	VMOVUPS      (R11)(CX*1), Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVNTPS     Z6, (BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVNTPS     Z6, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
-	SUBQ         $0x00000020, AX
-	JMP          stream
+	SUBQ         $0x20, AX
+	JMP          nextstream
 
-streamend:
+nextfence:
 	SFENCE
-	JMP one
 
-many:
-	CMPQ         AX, $0x00000020
-	JLT          manyend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      Z2, (BX)(CX*1)
-	VMOVUPS      64(DI)(CX*1), Z2
-	VMOVUPS      64(R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      64(SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      Z2, 64(BX)(CX*1)
+nextlanes:
+	CMPQ         AX, $0x20
+	JLT          nextfew
+	VMOVUPS      (R11)(CX*1), Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
-	SUBQ         $0x00000020, AX
-	JMP          many
+	SUBQ         $0x20, AX
+	JMP          nextlanes
 
-manyend:
-one:
-	CMPQ         AX, $0x00000010
-	JLT          oneend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
+nextfew:
+	CMPQ         AX, $0x10
+	JLT          nextrest0
+	VMOVUPS      (R11)(CX*1), Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          nextrest1
+	VMOVUPS      (R11)(CX*1), Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
 	ADDQ         $0x00000040, CX
-	SUBQ         $0x00000010, AX
-	JMP          one
+	SUBQ         $0x10, AX
+	JMP          nextfold
 
-oneend:
+nextrest0:
 	TESTQ        AX, AX
-	JE           done
+	JE           nextfold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z6
+	VMOVUPS.Z    (R10)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z4
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest1:
+	TESTQ        AX, AX
+	JE           nextfold
+	MOVL         $0x0000ffff, R12
+	BZHIL        AX, R12, R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (R11)(CX*1), K1, Z6
+	VMOVUPS.Z    (R10)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z5
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+
+nextfold:
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X4
+	VMOVHLPS      X4, X4, X2
+	VADDPS        X2, X4, X4
+	VMOVSHDUP     X4, X2
+	VADDPS        X2, X4, X4
+	VMOVAPS       X4, X2
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, BX
+	ADDQ          AX, SI
+	ADDQ          AX, DI
+	JMP           row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
+	CMPQ         AX, $0x00000020
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVNTPS     Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVNTPS     Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalstream
+
+finalstreamend:
+	SFENCE
+	JMP finalone
+
+finalmany:
+	CMPQ         AX, $0x00000020
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalmany
+
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000010
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalone
+
+finaloneend:
+	TESTQ        AX, AX
+	JE           finaldone
 	MOVL         $0x0000ffff, DX
 	BZHIL        AX, DX, DX
 	KMOVW        DX, K1
-	VMOVUPS.Z    (DI)(CX*1), K1, Z2
-	VMOVUPS.Z    (R8)(CX*1), K1, Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS.Z    (SI)(CX*1), K1, Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z0
+	VMOVUPS.Z    (DI)(CX*1), K1, Z0
+	VMOVUPS.Z    (R8)(CX*1), K1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS.Z    (SI)(CX*1), K1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
-done:
+finaldone:
 	VZEROUPPER
 	RET
 
@@ -1212,111 +1353,411 @@ TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-8
 	MOVQ         24(DX), DI
 	MOVQ         32(DX), R8
 	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R11
 	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
+	VBROADCASTSS (R9), Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(DI)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     64(R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x10
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R11
+	BZHIL       AX, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z2
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R11
+	BZHIL       AX, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z3
+
+firstfold:
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVHLPS      X2, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDPS        X3, X2, X2
+	VMOVAPS       X2, X2
+
+row:
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Z2
+	VMOVUPS      Z1, Z3
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Z1
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         SI, R11
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         DI, R12
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
 	CMPQ         128(DX), $0x00
-	JE           many
+	JE           nextlanes
 
-stream:
-	CMPQ         AX, $0x00000020
-	JLT          streamend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R9)(CX*1), Z3
-	VADDPS       Z2, Z3, Z2
-	VMOVNTPS     Z2, (BX)(CX*1)
-	VMOVUPS      64(DI)(CX*1), Z2
-	VMOVUPS      64(R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      64(SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      64(R9)(CX*1), Z3
-	VADDPS       Z2, Z3, Z2
-	VMOVNTPS     Z2, 64(BX)(CX*1)
+nextstream:
+	CMPQ         AX, $0x20
+	JLT          nextfence
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVNTPS     Z6, (BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z6
+	VMOVUPS      64(R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVNTPS     Z6, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
-	SUBQ         $0x00000020, AX
-	JMP          stream
+	SUBQ         $0x20, AX
+	JMP          nextstream
 
-streamend:
+nextfence:
 	SFENCE
-	JMP one
 
-many:
-	CMPQ         AX, $0x00000020
-	JLT          manyend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R9)(CX*1), Z3
-	VADDPS       Z2, Z3, Z2
-	VMOVUPS      Z2, (BX)(CX*1)
-	VMOVUPS      64(DI)(CX*1), Z2
-	VMOVUPS      64(R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      64(SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      64(R9)(CX*1), Z3
-	VADDPS       Z2, Z3, Z2
-	VMOVUPS      Z2, 64(BX)(CX*1)
+nextlanes:
+	CMPQ         AX, $0x20
+	JLT          nextfew
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z6
+	VMOVUPS      64(R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
-	SUBQ         $0x00000020, AX
-	JMP          many
+	SUBQ         $0x20, AX
+	JMP          nextlanes
 
-manyend:
-one:
-	CMPQ         AX, $0x00000010
-	JLT          oneend
-	VMOVUPS      (DI)(CX*1), Z2
-	VMOVUPS      (R8)(CX*1), Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS      (SI)(CX*1), Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z2
-	VMOVUPS      (R9)(CX*1), Z3
+nextfew:
+	CMPQ         AX, $0x10
+	JLT          nextrest0
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	CMPQ         AX, $0x10
+	JLT          nextrest1
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      (R10)(CX*1), Z3
 	VADDPS       Z2, Z3, Z2
 	VMOVUPS      Z2, (BX)(CX*1)
 	ADDQ         $0x00000040, CX
-	SUBQ         $0x00000010, AX
-	JMP          one
+	SUBQ         $0x10, AX
+	JMP          nextfold
 
-oneend:
+nextrest0:
 	TESTQ        AX, AX
-	JE           done
+	JE           nextfold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R12)(CX*1), K1, Z6
+	VMOVUPS.Z    (R11)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z4
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS.Z    (R10)(CX*1), K1, Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest1:
+	TESTQ        AX, AX
+	JE           nextfold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R12)(CX*1), K1, Z6
+	VMOVUPS.Z    (R11)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z5
+	VMOVUPS.Z    (DI)(CX*1), K1, Z6
+	VMOVUPS.Z    (R8)(CX*1), K1, Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS.Z    (SI)(CX*1), K1, Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS.Z    (R10)(CX*1), K1, Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+
+nextfold:
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X4
+	VMOVHLPS      X4, X4, X2
+	VADDPS        X2, X4, X4
+	VMOVSHDUP     X4, X2
+	VADDPS        X2, X4, X4
+	VMOVAPS       X4, X2
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, BX
+	ADDQ          AX, SI
+	ADDQ          AX, DI
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, R10
+	JMP           row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
+	CMPQ         AX, $0x00000020
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVNTPS     Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      64(R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVNTPS     Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalstream
+
+finalstreamend:
+	SFENCE
+	JMP finalone
+
+finalmany:
+	CMPQ         AX, $0x00000020
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      64(R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalmany
+
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000010
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalone
+
+finaloneend:
+	TESTQ        AX, AX
+	JE           finaldone
 	MOVL         $0x0000ffff, DX
 	BZHIL        AX, DX, DX
 	KMOVW        DX, K1
-	VMOVUPS.Z    (DI)(CX*1), K1, Z2
-	VMOVUPS.Z    (R8)(CX*1), K1, Z3
-	VMULPS       Z3, Z2, Z2
-	VMOVUPS.Z    (SI)(CX*1), K1, Z3
-	VMULPS       Z0, Z3, Z3
-	VFNMADD231PS Z1, Z3, Z2
-	VMULPS       Z0, Z2, Z0
-	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VMOVUPS.Z    (DI)(CX*1), K1, Z0
+	VMOVUPS.Z    (R8)(CX*1), K1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS.Z    (SI)(CX*1), K1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS.Z    (R10)(CX*1), K1, Z1
 	VADDPS       Z0, Z1, Z0
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
-done:
+finaldone:
 	VZEROUPPER
 	RET
 
-// func normGradNextAVX512(p *byte)
+// func normGradWeightAVX512(p *byte)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normGradNextAVX512(SB), NOSPLIT, $0-8
+TEXT ·normGradWeightAVX512(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), DX
 	MOVQ         (DX), AX
 	XORQ         CX, CX
@@ -1325,188 +1766,422 @@ TEXT ·normGradNextAVX512(SB), NOSPLIT, $0-8
 	MOVQ         24(DX), DI
 	MOVQ         32(DX), R8
 	MOVQ         40(DX), R9
-	MOVQ         48(DX), R9
+	MOVQ         48(DX), R10
 	MOVQ         56(DX), R10
 	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
-	VBROADCASTSS 80(DX), Z2
+	VBROADCASTSS (R9), Z1
+	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
+
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R10)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(DI)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     64(R10)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, 64(R10)(CX*1)
+	VMOVUPS     64(R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x10
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R10)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R10)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R11
+	BZHIL       AX, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R10)(CX*1), K1, Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, K1, (R10)(CX*1)
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z2
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R11
+	BZHIL       AX, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R10)(CX*1), K1, Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, K1, (R10)(CX*1)
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z3
+
+firstfold:
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVHLPS      X2, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDPS        X3, X2, X2
+	VMOVAPS       X2, X2
+
+row:
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Z2
+	VMOVUPS      Z1, Z3
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Z1
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         SI, R11
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         DI, R12
 	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
 	CMPQ         128(DX), $0x00
-	JE           lanes
+	JE           nextlanes
 
-stream:
+nextstream:
 	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
+	JLT          nextfence
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R10)(CX*1)
 	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVNTPS     Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R10)(CX*1), Z5
-	VMOVUPS      64(R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVNTPS     Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
-
-fence:
-	SFENCE
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R10)(CX*1), Z5
-	VMOVUPS      64(R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x10
-	JLT          rest0
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	CMPQ         AX, $0x10
-	JLT          rest1
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z2
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
 	VMOVUPS      (DI)(CX*1), Z6
 	VMOVUPS      (R8)(CX*1), Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS      (SI)(CX*1), Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, Z4
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVNTPS     Z6, (BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z6
+	VMOVUPS      64(R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, 64(R10)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVNTPS     Z6, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextstream
+
+nextfence:
+	SFENCE
+
+nextlanes:
+	CMPQ         AX, $0x20
+	JLT          nextfew
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Z6
+	VMOVUPS      64(R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, 64(R10)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextlanes
+
+nextfew:
+	CMPQ         AX, $0x10
+	JLT          nextrest0
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x10, AX
-	JMP          fold
+	CMPQ         AX, $0x10
+	JLT          nextrest1
+	VMOVUPS      (R12)(CX*1), Z6
+	VMOVUPS      (R11)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R10)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      Z2, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          nextfold
 
-rest0:
+nextrest0:
 	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R11
-	BZHIL        AX, R11, R11
-	KMOVW        R11, K1
-	VMOVUPS.Z    (R10)(CX*1), K1, Z5
-	VMOVUPS.Z    (R9)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
+	JE           nextfold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R12)(CX*1), K1, Z6
+	VMOVUPS.Z    (R11)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R10)(CX*1), K1, Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, K1, (R10)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z4
 	VMOVUPS.Z    (DI)(CX*1), K1, Z6
 	VMOVUPS.Z    (R8)(CX*1), K1, Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z3
-	JMP          fold
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+	JMP          nextfold
 
-rest1:
+nextrest1:
 	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R11
-	BZHIL        AX, R11, R11
-	KMOVW        R11, K1
-	VMOVUPS.Z    (R10)(CX*1), K1, Z5
-	VMOVUPS.Z    (R9)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
+	JE           nextfold
+	MOVL         $0x0000ffff, R13
+	BZHIL        AX, R13, R13
+	KMOVW        R13, K1
+	VMOVUPS.Z    (R12)(CX*1), K1, Z6
+	VMOVUPS.Z    (R11)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R10)(CX*1), K1, Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, K1, (R10)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z5
 	VMOVUPS.Z    (DI)(CX*1), K1, Z6
 	VMOVUPS.Z    (R8)(CX*1), K1, Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z4
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
 
-fold:
-	VADDPS        Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y3
-	VEXTRACTF128  $0x01, Y3, X0
-	VADDPS        X0, X3, X3
-	VMOVHLPS      X3, X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSHDUP     X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSS        X3, 136(DX)
+nextfold:
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X4
+	VMOVHLPS      X4, X4, X2
+	VADDPS        X2, X4, X4
+	VMOVSHDUP     X4, X2
+	VADDPS        X2, X4, X4
+	VMOVAPS       X4, X2
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, BX
+	ADDQ          AX, SI
+	ADDQ          AX, DI
+	JMP           row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
+	CMPQ         AX, $0x00000020
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVNTPS     Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVNTPS     Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalstream
+
+finalstreamend:
+	SFENCE
+	JMP finalone
+
+finalmany:
+	CMPQ         AX, $0x00000020
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalmany
+
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000010
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalone
+
+finaloneend:
+	TESTQ        AX, AX
+	JE           finaldone
+	MOVL         $0x0000ffff, DX
+	BZHIL        AX, DX, DX
+	KMOVW        DX, K1
+	VMOVUPS.Z    (DI)(CX*1), K1, Z0
+	VMOVUPS.Z    (R8)(CX*1), K1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS.Z    (SI)(CX*1), K1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, K1, (BX)(CX*1)
+
+finaldone:
 	VZEROUPPER
 	RET
 
-// func normGradAddNextAVX512(p *byte)
+// func normGradAddWeightAVX512(p *byte)
 // Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normGradAddNextAVX512(SB), NOSPLIT, $0-8
+TEXT ·normGradAddWeightAVX512(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), DX
 	MOVQ         (DX), AX
 	XORQ         CX, CX
@@ -1518,641 +2193,444 @@ TEXT ·normGradAddNextAVX512(SB), NOSPLIT, $0-8
 	MOVQ         48(DX), R10
 	MOVQ         56(DX), R11
 	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
-	VBROADCASTSS 80(DX), Z2
+	VBROADCASTSS (R9), Z1
+	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	CMPQ         128(DX), $0x00
-	JE           lanes
 
-stream:
-	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVNTPS     Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R11)(CX*1), Z5
-	VMOVUPS      64(R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      64(R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVNTPS     Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R11)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(DI)(CX*1), Z6
+	VMOVUPS     64(SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     64(R11)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, 64(R11)(CX*1)
+	VMOVUPS     64(R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
 
-fence:
-	SFENCE
+firstfew:
+	CMPQ        AX, $0x10
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R11)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	CMPQ        AX, $0x10
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Z6
+	VMOVUPS     (SI)(CX*1), Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS     (R11)(CX*1), Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, AX
+	JMP         firstfold
 
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R11)(CX*1), Z5
-	VMOVUPS      64(R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      64(R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R12
+	BZHIL       AX, R12, R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R11)(CX*1), K1, Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, K1, (R11)(CX*1)
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z2
+	JMP         firstfold
 
-few:
-	CMPQ         AX, $0x10
-	JLT          rest0
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	CMPQ         AX, $0x10
-	JLT          rest1
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z2
-	VMOVUPS      (DI)(CX*1), Z6
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z6, Z6
-	VMOVUPS      (SI)(CX*1), Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      (R9)(CX*1), Z1
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, Z4
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	JMP          fold
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	MOVL        $0x0000ffff, R12
+	BZHIL       AX, R12, R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (DI)(CX*1), K1, Z6
+	VMOVUPS.Z   (SI)(CX*1), K1, Z7
+	VMULPS      Z1, Z7, Z7
+	VMOVUPS.Z   (R11)(CX*1), K1, Z8
+	VFMADD231PS Z6, Z7, Z8
+	VMOVUPS     Z8, K1, (R11)(CX*1)
+	VMOVUPS.Z   (R8)(CX*1), K1, Z8
+	VMULPS      Z8, Z6, Z6
+	VFMADD231PS Z6, Z7, K1, Z3
 
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R12
-	BZHIL        AX, R12, R12
-	KMOVW        R12, K1
-	VMOVUPS.Z    (R11)(CX*1), K1, Z5
-	VMOVUPS.Z    (R10)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
-	VMOVUPS.Z    (DI)(CX*1), K1, Z6
-	VMOVUPS.Z    (R8)(CX*1), K1, Z7
-	VMULPS       Z7, Z6, Z6
-	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS.Z    (R9)(CX*1), K1, Z1
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z3
-	JMP          fold
+firstfold:
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVHLPS      X2, X2, X3
+	VADDPS        X3, X2, X2
+	VMOVSHDUP     X2, X3
+	VADDPS        X3, X2, X2
+	VMOVAPS       X2, X2
 
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R12
-	BZHIL        AX, R12, R12
-	KMOVW        R12, K1
-	VMOVUPS.Z    (R11)(CX*1), K1, Z5
-	VMOVUPS.Z    (R10)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
-	VMOVUPS.Z    (DI)(CX*1), K1, Z6
-	VMOVUPS.Z    (R8)(CX*1), K1, Z7
-	VMULPS       Z7, Z6, Z6
-	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS.Z    (R9)(CX*1), K1, Z1
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z4
-
-fold:
-	VADDPS        Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y3
-	VEXTRACTF128  $0x01, Y3, X0
-	VADDPS        X0, X3, X3
-	VMOVHLPS      X3, X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSHDUP     X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSS        X3, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normGradNextWeightAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normGradNextWeightAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
+row:
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Z2
+	VMOVUPS      Z1, Z3
 	MOVQ         (DX), AX
 	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	MOVQ         32(DX), R8
-	MOVQ         40(DX), R9
-	MOVQ         48(DX), R9
-	MOVQ         56(DX), R10
-	MOVQ         64(DX), R11
-	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
-	VBROADCASTSS 80(DX), Z2
-	VPXORD       Z3, Z3, Z3
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Z1
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         SI, R12
+	MOVQ         (DX), R13
+	SHLQ         $0x02, R13
+	ADDQ         DI, R13
 	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
 	CMPQ         128(DX), $0x00
-	JE           lanes
+	JE           nextlanes
 
-stream:
+nextstream:
 	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
+	JLT          nextfence
+	VMOVUPS      (R13)(CX*1), Z6
+	VMOVUPS      (R12)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R11)(CX*1)
 	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVNTPS     Z7, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R10)(CX*1), Z5
-	VMOVUPS      64(R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVNTPS     Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R11)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, 64(R11)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
-
-fence:
-	SFENCE
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R10)(CX*1), Z5
-	VMOVUPS      64(R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R11)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, 64(R11)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x10
-	JLT          rest0
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	CMPQ         AX, $0x10
-	JLT          rest1
-	VMOVUPS      (R10)(CX*1), Z5
-	VMOVUPS      (R9)(CX*1), Z6
-	VMULPS       Z2, Z6, Z2
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
 	VMOVUPS      (DI)(CX*1), Z6
 	VMOVUPS      (R8)(CX*1), Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS      (SI)(CX*1), Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, Z4
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	JMP          fold
-
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R12
-	BZHIL        AX, R12, R12
-	KMOVW        R12, K1
-	VMOVUPS.Z    (R10)(CX*1), K1, Z5
-	VMOVUPS.Z    (R9)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
-	VMOVUPS.Z    (DI)(CX*1), K1, Z6
-	VMOVUPS.Z    (R8)(CX*1), K1, Z7
-	VMULPS       Z7, Z6, Z6
-	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R11)(CX*1), K1, Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, K1, (R11)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z3
-	JMP          fold
-
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R12
-	BZHIL        AX, R12, R12
-	KMOVW        R12, K1
-	VMOVUPS.Z    (R10)(CX*1), K1, Z5
-	VMOVUPS.Z    (R9)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
-	VMOVUPS.Z    (DI)(CX*1), K1, Z6
-	VMOVUPS.Z    (R8)(CX*1), K1, Z7
-	VMULPS       Z7, Z6, Z6
-	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R11)(CX*1), K1, Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, K1, (R11)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z4
-
-fold:
-	VADDPS        Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y3
-	VEXTRACTF128  $0x01, Y3, X0
-	VADDPS        X0, X3, X3
-	VMOVHLPS      X3, X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSHDUP     X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSS        X3, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normGradAddNextWeightAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2, MMX+
-TEXT ·normGradAddNextWeightAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
-	MOVQ         (DX), AX
-	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	MOVQ         32(DX), R8
-	MOVQ         40(DX), R9
-	MOVQ         48(DX), R10
-	MOVQ         56(DX), R11
-	MOVQ         64(DX), R12
-	VBROADCASTSS 72(DX), Z0
-	VBROADCASTSS 76(DX), Z1
-	VBROADCASTSS 80(DX), Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	CMPQ         128(DX), $0x00
-	JE           lanes
-
-stream:
-	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVNTPS     Z7, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R11)(CX*1), Z5
-	VMOVUPS      64(R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      64(R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVNTPS     Z7, 64(BX)(CX*1)
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVNTPS     Z6, (BX)(CX*1)
+	VMOVUPS      64(R13)(CX*1), Z6
 	VMOVUPS      64(R12)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, 64(R12)(CX*1)
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
 	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVNTPS     Z6, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x20, AX
-	JMP          stream
+	JMP          nextstream
 
-fence:
+nextfence:
 	SFENCE
 
-lanes:
+nextlanes:
 	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
-	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
+	JLT          nextfew
+	VMOVUPS      (R13)(CX*1), Z6
 	VMOVUPS      (R12)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	VMOVUPS      64(R11)(CX*1), Z5
-	VMOVUPS      64(R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      64(DI)(CX*1), Z7
-	VMOVUPS      64(R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      64(SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      64(R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, 64(BX)(CX*1)
-	VMOVUPS      64(R12)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, 64(R12)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z4
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x10
-	JLT          rest0
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z6
-	VMOVUPS      (DI)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R11)(CX*1)
 	VMOVUPS      (R8)(CX*1), Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      (SI)(CX*1), Z8
-	VMULPS       Z0, Z8, Z8
-	VFNMADD231PS Z1, Z8, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      (R9)(CX*1), Z8
-	VADDPS       Z7, Z8, Z7
-	VMOVUPS      Z7, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Z7
-	VFMADD231PS  Z5, Z6, Z7
-	VMOVUPS      Z7, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z7
-	VMULPS       Z7, Z5, Z5
-	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, AX
-	CMPQ         AX, $0x10
-	JLT          rest1
-	VMOVUPS      (R11)(CX*1), Z5
-	VMOVUPS      (R10)(CX*1), Z6
-	VMULPS       Z2, Z6, Z2
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
 	VMOVUPS      (DI)(CX*1), Z6
 	VMOVUPS      (R8)(CX*1), Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS      (SI)(CX*1), Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS      (R9)(CX*1), Z1
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, Z4
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
+	VMOVUPS      64(R13)(CX*1), Z6
+	VMOVUPS      64(R12)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      64(R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      64(DI)(CX*1), Z6
+	VMOVUPS      64(R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      64(SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      64(R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextlanes
+
+nextfew:
+	CMPQ         AX, $0x10
+	JLT          nextrest0
+	VMOVUPS      (R13)(CX*1), Z6
+	VMOVUPS      (R12)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z4
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      (R10)(CX*1), Z7
+	VADDPS       Z6, Z7, Z6
+	VMOVUPS      Z6, (BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x10, AX
-	JMP          fold
+	CMPQ         AX, $0x10
+	JLT          nextrest1
+	VMOVUPS      (R13)(CX*1), Z6
+	VMOVUPS      (R12)(CX*1), Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS      (R11)(CX*1), Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, Z5
+	VMOVUPS      (DI)(CX*1), Z6
+	VMOVUPS      (R8)(CX*1), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      (SI)(CX*1), Z7
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS      (R10)(CX*1), Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, AX
+	JMP          nextfold
 
-rest0:
+nextrest0:
 	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R13
-	BZHIL        AX, R13, R13
-	KMOVW        R13, K1
-	VMOVUPS.Z    (R11)(CX*1), K1, Z5
-	VMOVUPS.Z    (R10)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
+	JE           nextfold
+	MOVL         $0x0000ffff, R14
+	BZHIL        AX, R14, R14
+	KMOVW        R14, K1
+	VMOVUPS.Z    (R13)(CX*1), K1, Z6
+	VMOVUPS.Z    (R12)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R11)(CX*1), K1, Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, K1, (R11)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z4
 	VMOVUPS.Z    (DI)(CX*1), K1, Z6
 	VMOVUPS.Z    (R8)(CX*1), K1, Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS.Z    (R9)(CX*1), K1, Z1
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R12)(CX*1), K1, Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, K1, (R12)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z3
-	JMP          fold
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS.Z    (R10)(CX*1), K1, Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+	JMP          nextfold
 
-rest1:
+nextrest1:
 	TESTQ        AX, AX
-	JE           fold
-	MOVL         $0x0000ffff, R13
-	BZHIL        AX, R13, R13
-	KMOVW        R13, K1
-	VMOVUPS.Z    (R11)(CX*1), K1, Z5
-	VMOVUPS.Z    (R10)(CX*1), K1, Z6
-	VMULPS       Z2, Z6, Z2
+	JE           nextfold
+	MOVL         $0x0000ffff, R14
+	BZHIL        AX, R14, R14
+	KMOVW        R14, K1
+	VMOVUPS.Z    (R13)(CX*1), K1, Z6
+	VMOVUPS.Z    (R12)(CX*1), K1, Z7
+	VMULPS       Z1, Z7, Z7
+	VMOVUPS.Z    (R11)(CX*1), K1, Z8
+	VFMADD231PS  Z6, Z7, Z8
+	VMOVUPS      Z8, K1, (R11)(CX*1)
+	VMOVUPS.Z    (R8)(CX*1), K1, Z8
+	VMULPS       Z8, Z6, Z6
+	VFMADD231PS  Z6, Z7, K1, Z5
 	VMOVUPS.Z    (DI)(CX*1), K1, Z6
 	VMOVUPS.Z    (R8)(CX*1), K1, Z7
 	VMULPS       Z7, Z6, Z6
 	VMOVUPS.Z    (SI)(CX*1), K1, Z7
-	VMULPS       Z0, Z7, Z7
-	VFNMADD231PS Z1, Z7, Z6
-	VMULPS       Z0, Z6, Z0
-	VMOVUPS.Z    (R9)(CX*1), K1, Z1
+	VMULPS       Z3, Z7, Z7
+	VFNMADD231PS Z2, Z7, Z6
+	VMULPS       Z3, Z6, Z2
+	VMOVUPS.Z    (R10)(CX*1), K1, Z3
+	VADDPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (BX)(CX*1)
+
+nextfold:
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y2
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X4
+	VMOVHLPS      X4, X4, X2
+	VADDPS        X2, X4, X4
+	VMOVSHDUP     X4, X2
+	VADDPS        X2, X4, X4
+	VMOVAPS       X4, X2
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, BX
+	ADDQ          AX, SI
+	ADDQ          AX, DI
+	MOVQ          (DX), AX
+	SHLQ          $0x02, AX
+	ADDQ          AX, R10
+	JMP           row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
+	CMPQ         AX, $0x00000020
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVNTPS     Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      64(R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVNTPS     Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalstream
+
+finalstreamend:
+	SFENCE
+	JMP finalone
+
+finalmany:
+	CMPQ         AX, $0x00000020
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      64(DI)(CX*1), Z0
+	VMOVUPS      64(R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      64(SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      64(R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000020, AX
+	JMP          finalmany
+
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000010
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Z0
+	VMOVUPS      (R8)(CX*1), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (SI)(CX*1), Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      (R10)(CX*1), Z1
+	VADDPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalone
+
+finaloneend:
+	TESTQ        AX, AX
+	JE           finaldone
+	MOVL         $0x0000ffff, DX
+	BZHIL        AX, DX, DX
+	KMOVW        DX, K1
+	VMOVUPS.Z    (DI)(CX*1), K1, Z0
+	VMOVUPS.Z    (R8)(CX*1), K1, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS.Z    (SI)(CX*1), K1, Z1
+	VMULPS       Z3, Z1, Z1
+	VFNMADD231PS Z2, Z1, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS.Z    (R10)(CX*1), K1, Z1
 	VADDPS       Z0, Z1, Z0
 	VMOVUPS      Z0, K1, (BX)(CX*1)
-	VMOVUPS.Z    (R12)(CX*1), K1, Z0
-	VFMADD231PS  Z5, Z2, Z0
-	VMOVUPS      Z0, K1, (R12)(CX*1)
-	VMOVUPS.Z    (R8)(CX*1), K1, Z0
-	VMULPS       Z0, Z5, Z0
-	VFMADD231PS  Z0, Z2, K1, Z4
 
-fold:
-	VADDPS        Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y3
-	VEXTRACTF128  $0x01, Y3, X0
-	VADDPS        X0, X3, X3
-	VMOVHLPS      X3, X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSHDUP     X3, X0
-	VADDPS        X0, X3, X3
-	VMOVSS        X3, 136(DX)
+finaldone:
 	VZEROUPPER
 	RET
 
@@ -4225,726 +4703,428 @@ fold:
 	VZEROUPPER
 	RET
 
-// func normAVX2(p *byte)
-// Requires: AVX, MMX+
-TEXT ·normAVX2(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), DX
-	MOVQ (DX), AX
-	XORQ CX, CX
-	MOVQ 8(DX), BX
-	MOVQ 16(DX), SI
-	MOVQ 24(DX), DI
+// func rmsNormAVX2(p *byte)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·rmsNormAVX2(SB), NOSPLIT, $0-8
+	MOVQ   p+0(FP), DX
+	MOVQ   (DX), AX
+	XORQ   CX, CX
+	MOVQ   8(DX), BX
+	MOVQ   16(DX), SI
+	MOVQ   24(DX), DI
+	MOVQ   32(DX), R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y0
+	VMOVUPS     32(SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y1
+	VMOVUPS     64(SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y2
+	VMOVUPS     96(SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y3
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x08
+	JLT         firstrest0
+	VMOVUPS     (SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y0
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest1
+	VMOVUPS     (SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest2
+	VMOVUPS     (SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest3
+	VMOVUPS     (SI)(CX*1), Y4
+	VFMADD231PS Y4, Y4, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R9
+	SHLQ        $0x02, AX
+	SUBQ        AX, R9
+	VMOVUPS     32(R9), Y4
+	VMASKMOVPS  (SI)(CX*1), Y4, Y5
+	VMOVUPS     Y0, Y6
+	VFMADD231PS Y5, Y5, Y6
+	VBLENDVPS   Y4, Y6, Y0, Y0
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R9
+	SHLQ        $0x02, AX
+	SUBQ        AX, R9
+	VMOVUPS     32(R9), Y4
+	VMASKMOVPS  (SI)(CX*1), Y4, Y5
+	VMOVUPS     Y1, Y6
+	VFMADD231PS Y5, Y5, Y6
+	VBLENDVPS   Y4, Y6, Y1, Y1
+	JMP         firstfold
+
+firstrest2:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R9
+	SHLQ        $0x02, AX
+	SUBQ        AX, R9
+	VMOVUPS     32(R9), Y4
+	VMASKMOVPS  (SI)(CX*1), Y4, Y5
+	VMOVUPS     Y2, Y6
+	VFMADD231PS Y5, Y5, Y6
+	VBLENDVPS   Y4, Y6, Y2, Y2
+	JMP         firstfold
+
+firstrest3:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R9
+	SHLQ        $0x02, AX
+	SUBQ        AX, R9
+	VMOVUPS     32(R9), Y4
+	VMASKMOVPS  (SI)(CX*1), Y4, Y5
+	VMOVUPS     Y3, Y6
+	VFMADD231PS Y5, Y5, Y6
+	VBLENDVPS   Y4, Y6, Y3, Y3
+
+firstfold:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDPS       X1, X0, X0
+	VMOVAPS      X0, X0
+
+row:
+	VBROADCASTSS 72(DX), Y1
+	VDIVSS       X1, X0, X0
+	VBROADCASTSS 76(DX), Y1
+	VADDSS       X1, X0, X0
+	VSQRTSS      X0, X0, X0
+	VBROADCASTSS 80(DX), Y1
+	VDIVSS       X0, X1, X0
+	VMOVSS       X0, (R8)
+	ADDQ         $0x04, R8
+	VBROADCASTSS X0, Y0
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	MOVQ         (DX), R9
+	SHLQ         $0x02, R9
+	ADDQ         SI, R9
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
+	CMPQ        AX, $0x20
+	JLT         nextfence
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVNTPS    Y6, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(R9)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVNTPS    Y6, 32(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(R9)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVNTPS    Y6, 64(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(R9)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVNTPS    Y6, 96(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         nextstream
+
+nextfence:
+	SFENCE
+
+nextlanes:
+	CMPQ        AX, $0x20
+	JLT         nextfew
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(R9)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, 32(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(R9)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, 64(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(R9)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, 96(BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         nextlanes
+
+nextfew:
+	CMPQ        AX, $0x08
+	JLT         nextrest0
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         nextrest1
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         nextrest2
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (DI)(CX*1), Y7
+	VMULPS      Y7, Y6, Y6
+	VMOVUPS     Y6, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         nextrest3
+	VMOVUPS     (R9)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y0
+	VMOVUPS     (DI)(CX*1), Y6
+	VMULPS      Y6, Y0, Y0
+	VMOVUPS     Y0, (BX)(CX*1)
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         nextfold
+
+nextrest0:
+	TESTQ       AX, AX
+	JE          nextfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (R9)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y0
+	VMASKMOVPS  (DI)(CX*1), Y5, Y7
+	VMULPS      Y7, Y0, Y0
+	VMASKMOVPS  Y0, Y5, (BX)(CX*1)
+	VMOVUPS     Y1, Y0
+	VFMADD231PS Y6, Y6, Y0
+	VBLENDVPS   Y5, Y0, Y1, Y1
+	JMP         nextfold
+
+nextrest1:
+	TESTQ       AX, AX
+	JE          nextfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (R9)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y0
+	VMASKMOVPS  (DI)(CX*1), Y5, Y7
+	VMULPS      Y7, Y0, Y0
+	VMASKMOVPS  Y0, Y5, (BX)(CX*1)
+	VMOVUPS     Y2, Y0
+	VFMADD231PS Y6, Y6, Y0
+	VBLENDVPS   Y5, Y0, Y2, Y2
+	JMP         nextfold
+
+nextrest2:
+	TESTQ       AX, AX
+	JE          nextfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (R9)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y0
+	VMASKMOVPS  (DI)(CX*1), Y5, Y7
+	VMULPS      Y7, Y0, Y0
+	VMASKMOVPS  Y0, Y5, (BX)(CX*1)
+	VMOVUPS     Y3, Y0
+	VFMADD231PS Y6, Y6, Y0
+	VBLENDVPS   Y5, Y0, Y3, Y3
+	JMP         nextfold
+
+nextrest3:
+	TESTQ       AX, AX
+	JE          nextfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (R9)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y0
+	VMASKMOVPS  (DI)(CX*1), Y5, Y7
+	VMULPS      Y7, Y0, Y0
+	VMASKMOVPS  Y0, Y5, (BX)(CX*1)
+	VMOVUPS     Y4, Y0
+	VFMADD231PS Y6, Y6, Y0
+	VBLENDVPS   Y5, Y0, Y4, Y4
+
+nextfold:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDPS       X0, X1, X1
+	VMOVAPS      X1, X0
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, BX
+	ADDQ         AX, SI
+	JMP          row
+
+last:
 	CMPQ 128(DX), $0x00
-	JE   many
+	JE   finalmany
 
-stream:
-	CMPQ         AX, $0x00000010
-	JLT          streamend
-	VMOVUPS      (SI)(CX*1), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVNTPS     Y0, (BX)(CX*1)
-	VMOVUPS      32(SI)(CX*1), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVNTPS     Y0, 32(BX)(CX*1)
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x00000010, AX
-	JMP          stream
+finalstream:
+	CMPQ     AX, $0x00000010
+	JLT      finalstreamend
+	VMOVUPS  (SI)(CX*1), Y1
+	VMULPS   Y0, Y1, Y1
+	VMOVUPS  (DI)(CX*1), Y2
+	VMULPS   Y2, Y1, Y1
+	VMOVNTPS Y1, (BX)(CX*1)
+	VMOVUPS  32(SI)(CX*1), Y1
+	VMULPS   Y0, Y1, Y1
+	VMOVUPS  32(DI)(CX*1), Y2
+	VMULPS   Y2, Y1, Y1
+	VMOVNTPS Y1, 32(BX)(CX*1)
+	ADDQ     $0x00000040, CX
+	SUBQ     $0x00000010, AX
+	JMP      finalstream
 
-streamend:
+finalstreamend:
 	SFENCE
-	JMP one
+	JMP finalone
 
-many:
-	CMPQ         AX, $0x00000010
-	JLT          manyend
-	VMOVUPS      (SI)(CX*1), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      Y0, (BX)(CX*1)
-	VMOVUPS      32(SI)(CX*1), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      Y0, 32(BX)(CX*1)
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x00000010, AX
-	JMP          many
+finalmany:
+	CMPQ    AX, $0x00000010
+	JLT     finalmanyend
+	VMOVUPS (SI)(CX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS (DI)(CX*1), Y2
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, (BX)(CX*1)
+	VMOVUPS 32(SI)(CX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS 32(DI)(CX*1), Y2
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(BX)(CX*1)
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     finalmany
 
-manyend:
-one:
-	CMPQ         AX, $0x00000008
-	JLT          oneend
-	VMOVUPS      (SI)(CX*1), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMULPS       Y1, Y0, Y0
-	VMOVUPS      Y0, (BX)(CX*1)
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x00000008, AX
-	JMP          one
+finalmanyend:
+finalone:
+	CMPQ    AX, $0x00000008
+	JLT     finaloneend
+	VMOVUPS (SI)(CX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS (DI)(CX*1), Y2
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, (BX)(CX*1)
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, AX
+	JMP     finalone
 
-oneend:
-	TESTQ        AX, AX
-	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y0
-	VMASKMOVPS   (SI)(CX*1), Y0, Y1
-	VBROADCASTSS 72(DX), Y2
-	VMULPS       Y2, Y1, Y1
-	VMASKMOVPS   (DI)(CX*1), Y0, Y2
-	VMULPS       Y2, Y1, Y1
-	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
+finaloneend:
+	TESTQ      AX, AX
+	JE         finaldone
+	LEAQ       maskRowsAVX2<>+0(SB), DX
+	SHLQ       $0x02, AX
+	SUBQ       AX, DX
+	VMOVUPS    32(DX), Y1
+	VMASKMOVPS (SI)(CX*1), Y1, Y2
+	VMULPS     Y0, Y2, Y0
+	VMASKMOVPS (DI)(CX*1), Y1, Y2
+	VMULPS     Y2, Y0, Y0
+	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
-done:
-	VZEROUPPER
-	RET
-
-// func normNextAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
-TEXT ·normNextAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   128(DX), $0x00
-	JE     lanes
-
-stream:
-	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVNTPS     Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y0
-	VMOVUPS      32(R8)(CX*1), Y4
-	VMOVUPS      32(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      32(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVNTPS     Y5, 32(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y1
-	VMOVUPS      64(R8)(CX*1), Y4
-	VMOVUPS      64(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      64(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVNTPS     Y5, 64(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y2
-	VMOVUPS      96(R8)(CX*1), Y4
-	VMOVUPS      96(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      96(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVNTPS     Y5, 96(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
-
-fence:
-	SFENCE
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y0
-	VMOVUPS      32(R8)(CX*1), Y4
-	VMOVUPS      32(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      32(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, 32(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y1
-	VMOVUPS      64(R8)(CX*1), Y4
-	VMOVUPS      64(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      64(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, 64(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y2
-	VMOVUPS      96(R8)(CX*1), Y4
-	VMOVUPS      96(SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      96(DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, 96(BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y0
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y1
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y2
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (R8)(CX*1), Y4
-	VMOVUPS      (SI)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (BX)(CX*1)
-	VFMADD231PS  Y4, Y4, Y3
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	JMP          fold
-
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (R8)(CX*1), Y4, Y5
-	VMASKMOVPS   (SI)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
-	VMOVUPS      Y0, Y6
-	VFMADD231PS  Y5, Y5, Y6
-	VBLENDVPS    Y4, Y6, Y0, Y0
-	JMP          fold
-
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (R8)(CX*1), Y4, Y5
-	VMASKMOVPS   (SI)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
-	VMOVUPS      Y1, Y6
-	VFMADD231PS  Y5, Y5, Y6
-	VBLENDVPS    Y4, Y6, Y1, Y1
-	JMP          fold
-
-rest2:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (R8)(CX*1), Y4, Y5
-	VMASKMOVPS   (SI)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
-	VMOVUPS      Y2, Y6
-	VFMADD231PS  Y5, Y5, Y6
-	VBLENDVPS    Y4, Y6, Y2, Y2
-	JMP          fold
-
-rest3:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (R8)(CX*1), Y4, Y5
-	VMASKMOVPS   (SI)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   Y6, Y4, (BX)(CX*1)
-	VMOVUPS      Y3, Y6
-	VFMADD231PS  Y5, Y5, Y6
-	VBLENDVPS    Y4, Y6, Y3, Y3
-
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normSumAVX2(p *byte)
-// Requires: AVX, FMA3
-TEXT ·normSumAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(SI)(CX*1), Y4
-	VMOVUPS      32(DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      32(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(SI)(CX*1), Y4
-	VMOVUPS      64(DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      64(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(SI)(CX*1), Y4
-	VMOVUPS      96(DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      96(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y0
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y1
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y2
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (DI)(CX*1), Y5
-	VMULPS       Y5, Y4, Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	JMP          fold
-
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (DI)(CX*1), Y4, Y6
-	VMULPS       Y6, Y5, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
-
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (DI)(CX*1), Y4, Y6
-	VMULPS       Y6, Y5, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
-
-rest2:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (DI)(CX*1), Y4, Y6
-	VMULPS       Y6, Y5, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
-
-rest3:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (DI)(CX*1), Y4, Y6
-	VMULPS       Y6, Y5, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
-
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normSumWeightAVX2(p *byte)
-// Requires: AVX, FMA3
-TEXT ·normSumWeightAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R8)(CX*1)
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(SI)(CX*1), Y4
-	VMOVUPS      32(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      32(R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 32(R8)(CX*1)
-	VMOVUPS      32(DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(SI)(CX*1), Y4
-	VMOVUPS      64(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      64(R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 64(R8)(CX*1)
-	VMOVUPS      64(DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(SI)(CX*1), Y4
-	VMOVUPS      96(BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      96(R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 96(R8)(CX*1)
-	VMOVUPS      96(DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R8)(CX*1)
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R8)(CX*1)
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R8)(CX*1)
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (SI)(CX*1), Y4
-	VMOVUPS      (BX)(CX*1), Y5
-	VBROADCASTSS 72(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVUPS      (R8)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R8)(CX*1)
-	VMOVUPS      (DI)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	JMP          fold
-
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R8)(CX*1)
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
-
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R8)(CX*1)
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
-
-rest2:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R8)(CX*1)
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
-
-rest3:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R9
-	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y4
-	VMASKMOVPS   (SI)(CX*1), Y4, Y5
-	VMASKMOVPS   (BX)(CX*1), Y4, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R8)(CX*1)
-	VMASKMOVPS   (DI)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
-
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
+finaldone:
 	VZEROUPPER
 	RET
 
@@ -5014,1940 +5194,2692 @@ done:
 	RET
 
 // func normGradAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·normGradAVX2(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), DX
-	MOVQ (DX), AX
-	XORQ CX, CX
-	MOVQ 8(DX), BX
-	MOVQ 16(DX), SI
-	MOVQ 24(DX), DI
-	MOVQ 32(DX), R8
-	MOVQ 40(DX), R9
-	CMPQ 128(DX), $0x00
-	JE   many
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R10
+	VBROADCASTSS (R9), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
 
-stream:
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(DI)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(DI)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(DI)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x08
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest2
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest3
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y1, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y1, Y1
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y2, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y2, Y2
+	JMP         firstfold
+
+firstrest2:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y3, Y3
+	JMP         firstfold
+
+firstrest3:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y4, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y4, Y4
+
+firstfold:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVAPS      X1, X1
+
+row:
+	VBROADCASTSS 72(DX), Y2
+	VDIVSS       X2, X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVUPS      Y0, Y2
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Y0
+	MOVQ         (DX), R10
+	SHLQ         $0x02, R10
+	ADDQ         SI, R10
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         DI, R11
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
+	CMPQ         AX, $0x20
+	JLT          nextfence
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, (BX)(CX*1)
+	VMOVUPS      32(R11)(CX*1), Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R11)(CX*1), Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 96(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextstream
+
+nextfence:
+	SFENCE
+
+nextlanes:
+	CMPQ         AX, $0x20
+	JLT          nextfew
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	VMOVUPS      32(R11)(CX*1), Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R11)(CX*1), Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R11)(CX*1), Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 96(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextlanes
+
+nextfew:
+	CMPQ         AX, $0x08
+	JLT          nextrest0
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest1
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest2
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest3
+	VMOVUPS      (R11)(CX*1), Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y1
+	VMOVUPS      Y1, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          nextfold
+
+nextrest0:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y7
+	VMASKMOVPS   (R11)(CX*1), Y7, Y8
+	VMASKMOVPS   (R10)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y3, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y3, Y3
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest1:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y7
+	VMASKMOVPS   (R11)(CX*1), Y7, Y8
+	VMASKMOVPS   (R10)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y4, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y4, Y4
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest2:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y7
+	VMASKMOVPS   (R11)(CX*1), Y7, Y8
+	VMASKMOVPS   (R10)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y5, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y5, Y5
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest3:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      32(R12), Y7
+	VMASKMOVPS   (R11)(CX*1), Y7, Y8
+	VMASKMOVPS   (R10)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y6, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+
+nextfold:
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVAPS      X3, X1
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, BX
+	ADDQ         AX, SI
+	ADDQ         AX, DI
+	JMP          row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
 	CMPQ         AX, $0x00000010
-	JLT          streamend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
 	VMOVNTPS     Y0, (BX)(CX*1)
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMOVUPS      32(R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      32(SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
 	VMOVNTPS     Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x00000010, AX
-	JMP          stream
+	JMP          finalstream
 
-streamend:
+finalstreamend:
 	SFENCE
-	JMP one
+	JMP finalone
 
-many:
+finalmany:
 	CMPQ         AX, $0x00000010
-	JLT          manyend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMOVUPS      32(R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      32(SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
 	VMOVUPS      Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x00000010, AX
-	JMP          many
+	JMP          finalmany
 
-manyend:
-one:
+finalmanyend:
+finalone:
 	CMPQ         AX, $0x00000008
-	JLT          oneend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x00000008, AX
-	JMP          one
+	JMP          finalone
 
-oneend:
+finaloneend:
 	TESTQ        AX, AX
-	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	JE           finaldone
+	LEAQ         maskRowsAVX2<>+0(SB), DX
 	SHLQ         $0x02, AX
-	SUBQ         AX, R9
-	VMOVUPS      32(R9), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMASKMOVPS   (DI)(CX*1), Y0, Y2
-	VMASKMOVPS   (R8)(CX*1), Y0, Y3
-	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS 76(DX), Y3
+	SUBQ         AX, DX
+	VMOVUPS      32(DX), Y0
+	VMASKMOVPS   (DI)(CX*1), Y0, Y3
+	VMASKMOVPS   (R8)(CX*1), Y0, Y4
+	VMULPS       Y4, Y3, Y3
 	VMASKMOVPS   (SI)(CX*1), Y0, Y4
-	VMULPS       Y1, Y4, Y4
-	VFNMADD231PS Y3, Y4, Y2
-	VMULPS       Y1, Y2, Y1
+	VMULPS       Y2, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y3
+	VMULPS       Y2, Y3, Y1
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
-done:
+finaldone:
 	VZEROUPPER
 	RET
 
 // func normGradAddAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·normGradAddAVX2(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), DX
-	MOVQ (DX), AX
-	XORQ CX, CX
-	MOVQ 8(DX), BX
-	MOVQ 16(DX), SI
-	MOVQ 24(DX), DI
-	MOVQ 32(DX), R8
-	MOVQ 40(DX), R9
-	CMPQ 128(DX), $0x00
-	JE   many
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R11
+	VBROADCASTSS (R9), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
 
-stream:
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(DI)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(DI)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(DI)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x08
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest2
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest3
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y1, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y1, Y1
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y2, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y2, Y2
+	JMP         firstfold
+
+firstrest2:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y3, Y3
+	JMP         firstfold
+
+firstrest3:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y4, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y4, Y4
+
+firstfold:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVAPS      X1, X1
+
+row:
+	VBROADCASTSS 72(DX), Y2
+	VDIVSS       X2, X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVUPS      Y0, Y2
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Y0
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         SI, R11
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         DI, R12
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
+	CMPQ         AX, $0x20
+	JLT          nextfence
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, (BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y7
+	VMOVUPS      32(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y7
+	VMOVUPS      64(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y7
+	VMOVUPS      96(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 96(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextstream
+
+nextfence:
+	SFENCE
+
+nextlanes:
+	CMPQ         AX, $0x20
+	JLT          nextfew
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y7
+	VMOVUPS      32(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      32(DI)(CX*1), Y7
+	VMOVUPS      32(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y7
+	VMOVUPS      64(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      64(DI)(CX*1), Y7
+	VMOVUPS      64(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y7
+	VMOVUPS      96(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      96(DI)(CX*1), Y7
+	VMOVUPS      96(R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 96(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, AX
+	JMP          nextlanes
+
+nextfew:
+	CMPQ         AX, $0x08
+	JLT          nextrest0
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest1
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest2
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	CMPQ         AX, $0x08
+	JLT          nextrest3
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
+	VMOVUPS      (DI)(CX*1), Y7
+	VMOVUPS      (R8)(CX*1), Y8
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y1
+	VMOVUPS      (R10)(CX*1), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, AX
+	JMP          nextfold
+
+nextrest0:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y3, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y3, Y3
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest1:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y4, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y4, Y4
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest2:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y5, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y5, Y5
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
+
+nextrest3:
+	TESTQ        AX, AX
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
+	SHLQ         $0x02, AX
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y6, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
+	VMULPS       Y9, Y8, Y8
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+
+nextfold:
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVAPS      X3, X1
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, BX
+	ADDQ         AX, SI
+	ADDQ         AX, DI
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, R10
+	JMP          row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
 	CMPQ         AX, $0x00000010
-	JLT          streamend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R9)(CX*1), Y1
-	VADDPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
 	VMOVNTPS     Y0, (BX)(CX*1)
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMOVUPS      32(R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      32(SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
-	VMOVUPS      32(R9)(CX*1), Y1
-	VADDPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
 	VMOVNTPS     Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x00000010, AX
-	JMP          stream
+	JMP          finalstream
 
-streamend:
+finalstreamend:
 	SFENCE
-	JMP one
+	JMP finalone
 
-many:
+finalmany:
 	CMPQ         AX, $0x00000010
-	JLT          manyend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R9)(CX*1), Y1
-	VADDPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      32(DI)(CX*1), Y1
-	VMOVUPS      32(R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      32(SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
-	VMOVUPS      32(R9)(CX*1), Y1
-	VADDPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
 	VMOVUPS      Y0, 32(BX)(CX*1)
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x00000010, AX
-	JMP          many
+	JMP          finalmany
 
-manyend:
-one:
+finalmanyend:
+finalone:
 	CMPQ         AX, $0x00000008
-	JLT          oneend
-	VBROADCASTSS 72(DX), Y0
-	VMOVUPS      (DI)(CX*1), Y1
-	VMOVUPS      (R8)(CX*1), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 76(DX), Y2
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      (SI)(CX*1), Y3
-	VMULPS       Y0, Y3, Y3
-	VFNMADD231PS Y2, Y3, Y1
-	VMULPS       Y0, Y1, Y0
-	VMOVUPS      (R9)(CX*1), Y1
-	VADDPS       Y0, Y1, Y0
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
 	VMOVUPS      Y0, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x00000008, AX
-	JMP          one
+	JMP          finalone
 
-oneend:
+finaloneend:
 	TESTQ        AX, AX
-	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R10
+	JE           finaldone
+	LEAQ         maskRowsAVX2<>+0(SB), DX
 	SHLQ         $0x02, AX
-	SUBQ         AX, R10
-	VMOVUPS      32(R10), Y0
-	VBROADCASTSS 72(DX), Y1
-	VMASKMOVPS   (DI)(CX*1), Y0, Y2
-	VMASKMOVPS   (R8)(CX*1), Y0, Y3
-	VMULPS       Y3, Y2, Y2
-	VBROADCASTSS 76(DX), Y3
+	SUBQ         AX, DX
+	VMOVUPS      32(DX), Y0
+	VMASKMOVPS   (DI)(CX*1), Y0, Y3
+	VMASKMOVPS   (R8)(CX*1), Y0, Y4
+	VMULPS       Y4, Y3, Y3
 	VMASKMOVPS   (SI)(CX*1), Y0, Y4
-	VMULPS       Y1, Y4, Y4
-	VFNMADD231PS Y3, Y4, Y2
-	VMULPS       Y1, Y2, Y1
-	VMASKMOVPS   (R9)(CX*1), Y0, Y2
+	VMULPS       Y2, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y3
+	VMULPS       Y2, Y3, Y1
+	VMASKMOVPS   (R10)(CX*1), Y0, Y2
 	VADDPS       Y1, Y2, Y1
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
-done:
+finaldone:
 	VZEROUPPER
 	RET
 
-// func normGradNextAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
-TEXT ·normGradNextAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	MOVQ   40(DX), R9
-	MOVQ   48(DX), R9
-	MOVQ   56(DX), R10
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   128(DX), $0x00
-	JE     lanes
+// func normGradWeightAVX2(p *byte)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·normGradWeightAVX2(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R10
+	VBROADCASTSS (R9), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
 
-stream:
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(DI)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 32(R10)(CX*1)
+	VMOVUPS     32(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(DI)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 64(R10)(CX*1)
+	VMOVUPS     64(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(DI)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 96(R10)(CX*1)
+	VMOVUPS     96(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x08
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest2
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest3
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R10)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R10)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R10)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R10)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y1, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y1, Y1
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R10)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R10)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y2, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y2, Y2
+	JMP         firstfold
+
+firstrest2:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R10)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R10)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y3, Y3
+	JMP         firstfold
+
+firstrest3:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R11
+	SHLQ        $0x02, AX
+	SUBQ        AX, R11
+	VMOVUPS     32(R11), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R10)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R10)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y4, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y4, Y4
+
+firstfold:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVAPS      X1, X1
+
+row:
+	VBROADCASTSS 72(DX), Y2
+	VDIVSS       X2, X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVUPS      Y0, Y2
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Y0
+	MOVQ         (DX), R11
+	SHLQ         $0x02, R11
+	ADDQ         SI, R11
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         DI, R12
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
 	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextfence
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R10)(CX*1), Y4
-	VMOVUPS      32(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, (BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y7
+	VMOVUPS      32(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 32(R10)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      32(DI)(CX*1), Y7
 	VMOVUPS      32(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R10)(CX*1), Y4
-	VMOVUPS      64(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y7
+	VMOVUPS      64(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 64(R10)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      64(DI)(CX*1), Y7
 	VMOVUPS      64(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R10)(CX*1), Y4
-	VMOVUPS      96(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y7
+	VMOVUPS      96(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 96(R10)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      96(DI)(CX*1), Y7
 	VMOVUPS      96(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVNTPS     Y7, 96(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x20, AX
-	JMP          stream
+	JMP          nextstream
 
-fence:
+nextfence:
 	SFENCE
 
-lanes:
+nextlanes:
 	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextfew
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R10)(CX*1), Y4
-	VMOVUPS      32(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	VMOVUPS      32(R12)(CX*1), Y7
+	VMOVUPS      32(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 32(R10)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      32(DI)(CX*1), Y7
 	VMOVUPS      32(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R10)(CX*1), Y4
-	VMOVUPS      64(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R12)(CX*1), Y7
+	VMOVUPS      64(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 64(R10)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      64(DI)(CX*1), Y7
 	VMOVUPS      64(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R10)(CX*1), Y4
-	VMOVUPS      96(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R12)(CX*1), Y7
+	VMOVUPS      96(R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 96(R10)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      96(DI)(CX*1), Y7
 	VMOVUPS      96(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, 96(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x20, AX
-	JMP          lanes
+	JMP          nextlanes
 
-few:
+nextfew:
 	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest0
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest1
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest2
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest3
+	VMOVUPS      (R12)(CX*1), Y7
+	VMOVUPS      (R11)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R10)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R10)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y1
+	VMOVUPS      Y1, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
-	JMP          fold
+	JMP          nextfold
 
-rest0:
+nextrest0:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R11
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
 	SHLQ         $0x02, AX
-	SUBQ         AX, R11
-	VMOVUPS      32(R11), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R10)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R10)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y3, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y3, Y3
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest1:
+nextrest1:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R11
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
 	SHLQ         $0x02, AX
-	SUBQ         AX, R11
-	VMOVUPS      32(R11), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R10)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R10)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y4, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y4, Y4
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest2:
+nextrest2:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R11
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
 	SHLQ         $0x02, AX
-	SUBQ         AX, R11
-	VMOVUPS      32(R11), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R10)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R10)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y5, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y5, Y5
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest3:
+nextrest3:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R11
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R13
 	SHLQ         $0x02, AX
-	SUBQ         AX, R11
-	VMOVUPS      32(R11), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R13
+	VMOVUPS      32(R13), Y7
+	VMASKMOVPS   (R12)(CX*1), Y7, Y8
+	VMASKMOVPS   (R11)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R10)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R10)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y6, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
 
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
+nextfold:
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVAPS      X3, X1
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, BX
+	ADDQ         AX, SI
+	ADDQ         AX, DI
+	JMP          row
+
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
+
+finalstream:
+	CMPQ         AX, $0x00000010
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVNTPS     Y0, (BX)(CX*1)
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      32(SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVNTPS     Y0, 32(BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalstream
+
+finalstreamend:
+	SFENCE
+	JMP finalone
+
+finalmany:
+	CMPQ         AX, $0x00000010
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (BX)(CX*1)
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      32(SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      Y0, 32(BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalmany
+
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000008
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (BX)(CX*1)
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000008, AX
+	JMP          finalone
+
+finaloneend:
+	TESTQ        AX, AX
+	JE           finaldone
+	LEAQ         maskRowsAVX2<>+0(SB), DX
+	SHLQ         $0x02, AX
+	SUBQ         AX, DX
+	VMOVUPS      32(DX), Y0
+	VMASKMOVPS   (DI)(CX*1), Y0, Y3
+	VMASKMOVPS   (R8)(CX*1), Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VMASKMOVPS   (SI)(CX*1), Y0, Y4
+	VMULPS       Y2, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y3
+	VMULPS       Y2, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
+
+finaldone:
 	VZEROUPPER
 	RET
 
-// func normGradAddNextAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
-TEXT ·normGradAddNextAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	MOVQ   40(DX), R9
-	MOVQ   48(DX), R10
-	MOVQ   56(DX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   128(DX), $0x00
-	JE     lanes
+// func normGradAddWeightAVX2(p *byte)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·normGradAddWeightAVX2(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), DX
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	MOVQ         8(DX), BX
+	MOVQ         16(DX), SI
+	MOVQ         24(DX), DI
+	MOVQ         32(DX), R8
+	MOVQ         40(DX), R9
+	MOVQ         48(DX), R10
+	MOVQ         56(DX), R11
+	VBROADCASTSS (R9), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
 
-stream:
+firstlanes:
+	CMPQ        AX, $0x20
+	JLT         firstfew
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	VMOVUPS     32(DI)(CX*1), Y5
+	VMOVUPS     32(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     32(R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 32(R11)(CX*1)
+	VMOVUPS     32(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	VMOVUPS     64(DI)(CX*1), Y5
+	VMOVUPS     64(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     64(R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 64(R11)(CX*1)
+	VMOVUPS     64(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     96(DI)(CX*1), Y5
+	VMOVUPS     96(SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     96(R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, 96(R11)(CX*1)
+	VMOVUPS     96(R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, AX
+	JMP         firstlanes
+
+firstfew:
+	CMPQ        AX, $0x08
+	JLT         firstrest0
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest1
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y2
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest2
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y3
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	CMPQ        AX, $0x08
+	JLT         firstrest3
+	VMOVUPS     (DI)(CX*1), Y5
+	VMOVUPS     (SI)(CX*1), Y6
+	VMULPS      Y0, Y6, Y6
+	VMOVUPS     (R11)(CX*1), Y7
+	VFMADD231PS Y5, Y6, Y7
+	VMOVUPS     Y7, (R11)(CX*1)
+	VMOVUPS     (R8)(CX*1), Y7
+	VMULPS      Y7, Y5, Y5
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x08, AX
+	JMP         firstfold
+
+firstrest0:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R12
+	SHLQ        $0x02, AX
+	SUBQ        AX, R12
+	VMOVUPS     32(R12), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R11)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R11)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y1, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y1, Y1
+	JMP         firstfold
+
+firstrest1:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R12
+	SHLQ        $0x02, AX
+	SUBQ        AX, R12
+	VMOVUPS     32(R12), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R11)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R11)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y2, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y2, Y2
+	JMP         firstfold
+
+firstrest2:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R12
+	SHLQ        $0x02, AX
+	SUBQ        AX, R12
+	VMOVUPS     32(R12), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R11)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R11)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y3, Y3
+	JMP         firstfold
+
+firstrest3:
+	TESTQ       AX, AX
+	JE          firstfold
+	LEAQ        maskRowsAVX2<>+0(SB), R12
+	SHLQ        $0x02, AX
+	SUBQ        AX, R12
+	VMOVUPS     32(R12), Y5
+	VMASKMOVPS  (DI)(CX*1), Y5, Y6
+	VMASKMOVPS  (SI)(CX*1), Y5, Y7
+	VMULPS      Y0, Y7, Y7
+	VMASKMOVPS  (R11)(CX*1), Y5, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R11)(CX*1)
+	VMASKMOVPS  (R8)(CX*1), Y5, Y8
+	VMULPS      Y8, Y6, Y6
+	VMOVUPS     Y4, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VBLENDVPS   Y5, Y8, Y4, Y4
+
+firstfold:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVAPS      X1, X1
+
+row:
+	VBROADCASTSS 72(DX), Y2
+	VDIVSS       X2, X1, X1
+	VBROADCASTSS X1, Y1
+	VMOVUPS      Y0, Y2
+	MOVQ         (DX), AX
+	XORQ         CX, CX
+	DECQ         120(DX)
+	JE           last
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R9), Y0
+	MOVQ         (DX), R12
+	SHLQ         $0x02, R12
+	ADDQ         SI, R12
+	MOVQ         (DX), R13
+	SHLQ         $0x02, R13
+	ADDQ         DI, R13
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	CMPQ         128(DX), $0x00
+	JE           nextlanes
+
+nextstream:
 	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextfence
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R11)(CX*1), Y4
-	VMOVUPS      32(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, (BX)(CX*1)
+	VMOVUPS      32(R13)(CX*1), Y7
+	VMOVUPS      32(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 32(R11)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      32(DI)(CX*1), Y7
 	VMOVUPS      32(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      32(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R11)(CX*1), Y4
-	VMOVUPS      64(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R13)(CX*1), Y7
+	VMOVUPS      64(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      64(DI)(CX*1), Y7
 	VMOVUPS      64(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      64(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R11)(CX*1), Y4
-	VMOVUPS      96(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R13)(CX*1), Y7
+	VMOVUPS      96(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 96(R11)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      96(DI)(CX*1), Y7
 	VMOVUPS      96(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      96(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVNTPS     Y7, 96(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x20, AX
-	JMP          stream
+	JMP          nextstream
 
-fence:
+nextfence:
 	SFENCE
 
-lanes:
+nextlanes:
 	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextfew
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R11)(CX*1), Y4
-	VMOVUPS      32(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
+	VMOVUPS      32(R13)(CX*1), Y7
+	VMOVUPS      32(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      32(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 32(R11)(CX*1)
+	VMOVUPS      32(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      32(DI)(CX*1), Y7
 	VMOVUPS      32(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      32(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R11)(CX*1), Y4
-	VMOVUPS      64(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      32(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      32(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 32(BX)(CX*1)
+	VMOVUPS      64(R13)(CX*1), Y7
+	VMOVUPS      64(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      64(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 64(R11)(CX*1)
+	VMOVUPS      64(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      64(DI)(CX*1), Y7
 	VMOVUPS      64(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      64(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R11)(CX*1), Y4
-	VMOVUPS      96(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	VMOVUPS      64(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      64(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 64(BX)(CX*1)
+	VMOVUPS      96(R13)(CX*1), Y7
+	VMOVUPS      96(R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      96(R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, 96(R11)(CX*1)
+	VMOVUPS      96(R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      96(DI)(CX*1), Y7
 	VMOVUPS      96(R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      96(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      96(SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      96(R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 96(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x20, AX
-	JMP          lanes
+	JMP          nextlanes
 
-few:
+nextfew:
 	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest0
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest1
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y4
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest2
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y5
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      (R10)(CX*1), Y8
+	VADDPS       Y7, Y8, Y7
+	VMOVUPS      Y7, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
+	JLT          nextrest3
+	VMOVUPS      (R13)(CX*1), Y7
+	VMOVUPS      (R12)(CX*1), Y8
+	VMULPS       Y0, Y8, Y8
+	VMOVUPS      (R11)(CX*1), Y9
+	VFMADD231PS  Y7, Y8, Y9
+	VMOVUPS      Y9, (R11)(CX*1)
+	VMOVUPS      (R8)(CX*1), Y9
+	VMULPS       Y9, Y7, Y7
+	VFMADD231PS  Y7, Y8, Y6
 	VMOVUPS      (DI)(CX*1), Y7
 	VMOVUPS      (R8)(CX*1), Y8
 	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
+	VMOVUPS      (SI)(CX*1), Y8
+	VMULPS       Y2, Y8, Y8
+	VFNMADD231PS Y1, Y8, Y7
+	VMULPS       Y2, Y7, Y1
+	VMOVUPS      (R10)(CX*1), Y2
+	VADDPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
 	SUBQ         $0x08, AX
-	JMP          fold
+	JMP          nextfold
 
-rest0:
+nextrest0:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R14
 	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R14
+	VMOVUPS      32(R14), Y7
+	VMASKMOVPS   (R13)(CX*1), Y7, Y8
+	VMASKMOVPS   (R12)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R11)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y3, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y3, Y3
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest1:
+nextrest1:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R14
 	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R14
+	VMOVUPS      32(R14), Y7
+	VMASKMOVPS   (R13)(CX*1), Y7, Y8
+	VMASKMOVPS   (R12)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R11)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y4, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y4, Y4
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest2:
+nextrest2:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R14
 	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R14
+	VMOVUPS      32(R14), Y7
+	VMASKMOVPS   (R13)(CX*1), Y7, Y8
+	VMASKMOVPS   (R12)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R11)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y5, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y5, Y5
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
+	JMP          nextfold
 
-rest3:
+nextrest3:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	JE           nextfold
+	LEAQ         maskRowsAVX2<>+0(SB), R14
 	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
+	SUBQ         AX, R14
+	VMOVUPS      32(R14), Y7
+	VMASKMOVPS   (R13)(CX*1), Y7, Y8
+	VMASKMOVPS   (R12)(CX*1), Y7, Y9
+	VMULPS       Y0, Y9, Y9
+	VMASKMOVPS   (R11)(CX*1), Y7, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VMASKMOVPS   Y10, Y7, (R11)(CX*1)
+	VMASKMOVPS   (R8)(CX*1), Y7, Y10
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      Y6, Y10
+	VFMADD231PS  Y8, Y9, Y10
+	VBLENDVPS    Y7, Y10, Y6, Y6
+	VMASKMOVPS   (DI)(CX*1), Y7, Y8
+	VMASKMOVPS   (R8)(CX*1), Y7, Y9
 	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
+	VMASKMOVPS   (SI)(CX*1), Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VFNMADD231PS Y1, Y9, Y8
+	VMULPS       Y2, Y8, Y1
+	VMASKMOVPS   (R10)(CX*1), Y7, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y7, (BX)(CX*1)
 
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
-	VZEROUPPER
-	RET
+nextfold:
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X1, X3, X3
+	VMOVHLPS     X3, X3, X1
+	VADDPS       X1, X3, X3
+	VMOVSHDUP    X3, X1
+	VADDPS       X1, X3, X3
+	VMOVAPS      X3, X1
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, BX
+	ADDQ         AX, SI
+	ADDQ         AX, DI
+	MOVQ         (DX), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, R10
+	JMP          row
 
-// func normGradNextWeightAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
-TEXT ·normGradNextWeightAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	MOVQ   40(DX), R9
-	MOVQ   48(DX), R9
-	MOVQ   56(DX), R10
-	MOVQ   64(DX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   128(DX), $0x00
-	JE     lanes
+last:
+	CMPQ 128(DX), $0x00
+	JE   finalmany
 
-stream:
-	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R10)(CX*1), Y4
-	VMOVUPS      32(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      32(DI)(CX*1), Y7
-	VMOVUPS      32(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 32(R11)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R10)(CX*1), Y4
-	VMOVUPS      64(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      64(DI)(CX*1), Y7
-	VMOVUPS      64(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 64(R11)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R10)(CX*1), Y4
-	VMOVUPS      96(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      96(DI)(CX*1), Y7
-	VMOVUPS      96(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 96(R11)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
+finalstream:
+	CMPQ         AX, $0x00000010
+	JLT          finalstreamend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
+	VMOVNTPS     Y0, (BX)(CX*1)
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      32(SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
+	VMOVNTPS     Y0, 32(BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalstream
 
-fence:
+finalstreamend:
 	SFENCE
+	JMP finalone
 
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R10)(CX*1), Y4
-	VMOVUPS      32(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      32(DI)(CX*1), Y7
-	VMOVUPS      32(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 32(R11)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R10)(CX*1), Y4
-	VMOVUPS      64(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      64(DI)(CX*1), Y7
-	VMOVUPS      64(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 64(R11)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R10)(CX*1), Y4
-	VMOVUPS      96(R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      96(DI)(CX*1), Y7
-	VMOVUPS      96(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 96(R11)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
+finalmany:
+	CMPQ         AX, $0x00000010
+	JLT          finalmanyend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
+	VMOVUPS      Y0, (BX)(CX*1)
+	VMOVUPS      32(DI)(CX*1), Y0
+	VMOVUPS      32(R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      32(SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
+	VMOVUPS      Y0, 32(BX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000010, AX
+	JMP          finalmany
 
-few:
-	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
+finalmanyend:
+finalone:
+	CMPQ         AX, $0x00000008
+	JLT          finaloneend
+	VMOVUPS      (DI)(CX*1), Y0
+	VMOVUPS      (R8)(CX*1), Y3
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      (SI)(CX*1), Y3
+	VMULPS       Y2, Y3, Y3
+	VFNMADD231PS Y1, Y3, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      (R10)(CX*1), Y3
+	VADDPS       Y0, Y3, Y0
+	VMOVUPS      Y0, (BX)(CX*1)
 	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (R10)(CX*1), Y4
-	VMOVUPS      (R9)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R11)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R11)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	JMP          fold
+	SUBQ         $0x00000008, AX
+	JMP          finalone
 
-rest0:
+finaloneend:
 	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	JE           finaldone
+	LEAQ         maskRowsAVX2<>+0(SB), DX
 	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R11)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
+	SUBQ         AX, DX
+	VMOVUPS      32(DX), Y0
+	VMASKMOVPS   (DI)(CX*1), Y0, Y3
+	VMASKMOVPS   (R8)(CX*1), Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VMASKMOVPS   (SI)(CX*1), Y0, Y4
+	VMULPS       Y2, Y4, Y4
+	VFNMADD231PS Y1, Y4, Y3
+	VMULPS       Y2, Y3, Y1
+	VMASKMOVPS   (R10)(CX*1), Y0, Y2
+	VADDPS       Y1, Y2, Y1
+	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
-	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R11)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
-
-rest2:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
-	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R11)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
-
-rest3:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
-	SHLQ         $0x02, AX
-	SUBQ         AX, R12
-	VMOVUPS      32(R12), Y4
-	VMASKMOVPS   (R10)(CX*1), Y4, Y5
-	VMASKMOVPS   (R9)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R11)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R11)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
-
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
-	VZEROUPPER
-	RET
-
-// func normGradAddNextWeightAVX2(p *byte)
-// Requires: AVX, FMA3, MMX+
-TEXT ·normGradAddNextWeightAVX2(SB), NOSPLIT, $0-8
-	MOVQ   p+0(FP), DX
-	MOVQ   (DX), AX
-	XORQ   CX, CX
-	MOVQ   8(DX), BX
-	MOVQ   16(DX), SI
-	MOVQ   24(DX), DI
-	MOVQ   32(DX), R8
-	MOVQ   40(DX), R9
-	MOVQ   48(DX), R10
-	MOVQ   56(DX), R11
-	MOVQ   64(DX), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   128(DX), $0x00
-	JE     lanes
-
-stream:
-	CMPQ         AX, $0x20
-	JLT          fence
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R11)(CX*1), Y4
-	VMOVUPS      32(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      32(DI)(CX*1), Y7
-	VMOVUPS      32(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      32(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 32(R12)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R11)(CX*1), Y4
-	VMOVUPS      64(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      64(DI)(CX*1), Y7
-	VMOVUPS      64(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      64(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 64(R12)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R11)(CX*1), Y4
-	VMOVUPS      96(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      96(DI)(CX*1), Y7
-	VMOVUPS      96(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      96(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVNTPS     Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 96(R12)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          stream
-
-fence:
-	SFENCE
-
-lanes:
-	CMPQ         AX, $0x20
-	JLT          few
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	VMOVUPS      32(R11)(CX*1), Y4
-	VMOVUPS      32(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      32(DI)(CX*1), Y7
-	VMOVUPS      32(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      32(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      32(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 32(BX)(CX*1)
-	VMOVUPS      32(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 32(R12)(CX*1)
-	VMOVUPS      32(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	VMOVUPS      64(R11)(CX*1), Y4
-	VMOVUPS      64(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      64(DI)(CX*1), Y7
-	VMOVUPS      64(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      64(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      64(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 64(BX)(CX*1)
-	VMOVUPS      64(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 64(R12)(CX*1)
-	VMOVUPS      64(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	VMOVUPS      96(R11)(CX*1), Y4
-	VMOVUPS      96(R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      96(DI)(CX*1), Y7
-	VMOVUPS      96(R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      96(SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      96(R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, 96(BX)(CX*1)
-	VMOVUPS      96(R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, 96(R12)(CX*1)
-	VMOVUPS      96(R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000080, CX
-	SUBQ         $0x20, AX
-	JMP          lanes
-
-few:
-	CMPQ         AX, $0x08
-	JLT          rest0
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y0
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest1
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y1
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest2
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y2
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	CMPQ         AX, $0x08
-	JLT          rest3
-	VMOVUPS      (R11)(CX*1), Y4
-	VMOVUPS      (R10)(CX*1), Y5
-	VBROADCASTSS 80(DX), Y6
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 72(DX), Y6
-	VMOVUPS      (DI)(CX*1), Y7
-	VMOVUPS      (R8)(CX*1), Y8
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 76(DX), Y8
-	VMOVUPS      (SI)(CX*1), Y9
-	VMULPS       Y6, Y9, Y9
-	VFNMADD231PS Y8, Y9, Y7
-	VMULPS       Y6, Y7, Y6
-	VMOVUPS      (R9)(CX*1), Y7
-	VADDPS       Y6, Y7, Y6
-	VMOVUPS      Y6, (BX)(CX*1)
-	VMOVUPS      (R12)(CX*1), Y6
-	VFMADD231PS  Y4, Y5, Y6
-	VMOVUPS      Y6, (R12)(CX*1)
-	VMOVUPS      (R8)(CX*1), Y6
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, AX
-	JMP          fold
-
-rest0:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
-	SHLQ         $0x02, AX
-	SUBQ         AX, R13
-	VMOVUPS      32(R13), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R12)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y0, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y0, Y0
-	JMP          fold
-
-rest1:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
-	SHLQ         $0x02, AX
-	SUBQ         AX, R13
-	VMOVUPS      32(R13), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R12)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y1, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y1, Y1
-	JMP          fold
-
-rest2:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
-	SHLQ         $0x02, AX
-	SUBQ         AX, R13
-	VMOVUPS      32(R13), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R12)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y2, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y2, Y2
-	JMP          fold
-
-rest3:
-	TESTQ        AX, AX
-	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
-	SHLQ         $0x02, AX
-	SUBQ         AX, R13
-	VMOVUPS      32(R13), Y4
-	VMASKMOVPS   (R11)(CX*1), Y4, Y5
-	VMASKMOVPS   (R10)(CX*1), Y4, Y6
-	VBROADCASTSS 80(DX), Y7
-	VMULPS       Y7, Y6, Y6
-	VBROADCASTSS 72(DX), Y7
-	VMASKMOVPS   (DI)(CX*1), Y4, Y8
-	VMASKMOVPS   (R8)(CX*1), Y4, Y9
-	VMULPS       Y9, Y8, Y8
-	VBROADCASTSS 76(DX), Y9
-	VMASKMOVPS   (SI)(CX*1), Y4, Y10
-	VMULPS       Y7, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y8
-	VMULPS       Y7, Y8, Y7
-	VMASKMOVPS   (R9)(CX*1), Y4, Y8
-	VADDPS       Y7, Y8, Y7
-	VMASKMOVPS   Y7, Y4, (BX)(CX*1)
-	VMASKMOVPS   (R12)(CX*1), Y4, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (R12)(CX*1)
-	VMASKMOVPS   (R8)(CX*1), Y4, Y7
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y3, Y7
-	VFMADD231PS  Y5, Y6, Y7
-	VBLENDVPS    Y4, Y7, Y3, Y3
-
-fold:
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, 136(DX)
+finaldone:
 	VZEROUPPER
 	RET
 

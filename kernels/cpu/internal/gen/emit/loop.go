@@ -50,7 +50,7 @@ const laneCount = 32
 
 // LaneSum runs body over all elements with the accumulator of each element's
 // lane, element i in lane i mod 32, and returns the folded sum in lane 0.
-func (f *Func) LaneSum(streaming bool, body func(l Lane, acc reg.Register)) reg.Register {
+func (f *Func) LaneSum(tag string, streaming bool, body func(l Lane, acc reg.Register)) reg.Register {
 	acc := make([]reg.VecVirtual, laneCount/f.Lanes)
 	for i := range acc {
 		acc[i] = f.Virtual()
@@ -69,30 +69,30 @@ func (f *Func) LaneSum(streaming bool, body func(l Lane, acc reg.Register)) reg.
 	}
 	if streaming {
 		build.CMPQ(operand.Mem{Base: f.args, Disp: offStream}, operand.Imm(0))
-		build.JE(operand.LabelRef("lanes"))
-		all("stream", "fence", true)
-		build.Label("fence")
+		build.JE(operand.LabelRef(tag + "lanes"))
+		all(tag+"stream", tag+"fence", true)
+		build.Label(tag + "fence")
 		build.SFENCE()
 	}
-	all("lanes", "few", false)
-	build.Label("few")
+	all(tag+"lanes", tag+"few", false)
+	build.Label(tag + "few")
 	for i := range acc {
-		rest := fmt.Sprintf("rest%d", i)
+		rest := fmt.Sprintf("%srest%d", tag, i)
 		build.CMPQ(f.N, operand.Imm(uint64(f.Lanes)))
 		build.JLT(operand.LabelRef(rest))
 		body(Lane{Func: f}, acc[i])
 		build.ADDQ(operand.U32(uint32(f.Bytes())), f.Off)
 		build.SUBQ(operand.Imm(uint64(f.Lanes)), f.N)
 	}
-	build.JMP(operand.LabelRef("fold"))
+	build.JMP(operand.LabelRef(tag + "fold"))
 	for i := range acc {
-		build.Label(fmt.Sprintf("rest%d", i))
+		build.Label(fmt.Sprintf("%srest%d", tag, i))
 		build.TESTQ(f.N, f.N)
-		build.JE(operand.LabelRef("fold"))
+		build.JE(operand.LabelRef(tag + "fold"))
 		body(f.tail(), acc[i])
-		build.JMP(operand.LabelRef("fold"))
+		build.JMP(operand.LabelRef(tag + "fold"))
 	}
-	build.Label("fold")
+	build.Label(tag + "fold")
 	for d := len(acc) / 2; d >= 1; d /= 2 {
 		for i := range d {
 			build.VADDPS(acc[i+d], acc[i], acc[i])

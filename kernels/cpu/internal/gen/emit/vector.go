@@ -69,8 +69,40 @@ func (f *Func) Ptr(i int) reg.GPVirtual { return f.ptr[i] }
 // Count loads the field count.
 func (f *Func) Count() reg.GPVirtual {
 	r := build.GP64()
-	build.MOVQ(operand.Mem{Base: f.args, Disp: offCount}, r)
+	build.MOVQ(f.count(), r)
 	return r
+}
+
+func (f *Func) count() operand.Mem { return operand.Mem{Base: f.args, Disp: offCount} }
+
+// LastRow counts a row down and jumps to label if it was the last.
+func (f *Func) LastRow(label string) {
+	build.DECQ(f.count())
+	build.JE(operand.LabelRef(label))
+}
+
+// RowBytes is the size of a row of n elements.
+func (f *Func) RowBytes() reg.GPVirtual {
+	r := build.GP64()
+	build.MOVQ(operand.Mem{Base: f.args, Disp: offN}, r)
+	build.SHLQ(operand.Imm(2), r)
+	return r
+}
+
+// NextRow is a new array: the row after the one that array i points to.
+func (f *Func) NextRow(i int) int {
+	r := f.RowBytes()
+	build.ADDQ(f.ptr[i], r)
+	f.ptr = append(f.ptr, r)
+	return len(f.ptr) - 1
+}
+
+// Advance moves arrays to their next row.
+func (f *Func) Advance(arrays ...int) {
+	size := f.RowBytes()
+	for _, i := range arrays {
+		build.ADDQ(size, f.ptr[i])
+	}
 }
 
 func (f *Func) scalar(i int) operand.Mem { return operand.Mem{Base: f.args, Disp: offS + 4*i} }

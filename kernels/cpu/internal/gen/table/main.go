@@ -50,8 +50,7 @@ func tiles(b *bytes.Buffer, s emit.ISA) {
 
 // vectors prints the kernels over vectors.
 func vectors(b *bytes.Buffer, s emit.ISA) {
-	names := "fill scale addConst add tree4 residual larger lanesDot norm normNext normSum normSumWeight normWeight " +
-		"normGrad normGradAdd normGradNext normGradAddNext normGradNextWeight normGradAddNextWeight " +
+	names := "fill scale addConst add tree4 residual larger lanesDot rmsNorm normWeight normGrad normGradAdd normGradWeight normGradAddWeight " +
 		"rope scaleMax rowMax expSum divide divideScale softmaxGrad swiglu swigluGrad adamw sgd squares largestBits"
 	fmt.Fprintf(b, "\nfunc vectors%s() vectorTable {\n\treturn vectorTable{\n", s.Name)
 	for _, n := range strings.Fields(names) {
