@@ -184,11 +184,7 @@ func (p *perRank[T]) at(rank int) *T {
 func CountSkipped() Fault {
 	return func(p *train.Parts) {
 		var steps perRank[int]
-		before := p.Counter
-		p.Counter = func(rank, taken int) int {
-			if before != nil {
-				taken = before(rank, taken)
-			}
+		p.Counter = func(rank, _ int) int {
 			n := steps.at(rank)
 			*n++
 			return *n
