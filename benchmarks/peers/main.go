@@ -1,11 +1,11 @@
 // Command peers times the kernels of package cpu and, in the same run and in
 // turn with them, the same work by others: matrix products by OpenBLAS, the
-// kernels of a block by PyTorch in eager mode, and memory-bound kernels against
-// a copy of as many bytes. It prints one table: medians of both, the median of
+// kernels of a block and whole training steps by PyTorch in eager mode, and
+// memory-bound kernels against a copy of as many bytes. It prints one table: medians of both, the median of
 // the ratios of neighbours, and the ratio of the best of each, which a busy
 // machine disturbs least.
 //
-//	go run ./benchmarks/peers -peers openblas,torch,copy -threads 1,2
+//	go run ./benchmarks/peers -peers openblas,torch,copy,training -threads 1,2
 //
 // OpenBLAS needs a C compiler and libopenblas-dev (Debian: apt-get install
 // libopenblas-dev); the program is built on the spot. PyTorch needs a python3
@@ -33,7 +33,7 @@ type options struct {
 func main() {
 	var o options
 	var threads string
-	flag.StringVar(&o.peers, "peers", "openblas,copy", "who to compare with: openblas, torch, copy")
+	flag.StringVar(&o.peers, "peers", "openblas,copy", "who to compare with: openblas, torch (kernels), training (PyTorch, whole steps), copy")
 	flag.StringVar(&o.python, "python", "python3", "interpreter that has torch")
 	flag.StringVar(&o.isa, "isa", "", "instruction set: avx512 or avx2; OpenBLAS is forced to the same")
 	flag.StringVar(&o.match, "match", "", "only cases whose name contains this")
@@ -79,12 +79,14 @@ func compare(o options, name string, threads int) error {
 		p, err = startOpenBLAS(backend.Name(), threads)
 		cases = products()
 	case "torch":
-		p, err = startTorch(o.python, threads)
+		p, err = startTorch(o.python, "eager.py", threads)
 		cases = blocks()
+	case "training":
+		p, err = startTorch(o.python, "training.py", threads)
 	case "copy":
 		cases = streams()
 	default:
-		err = fmt.Errorf("peer %q: want openblas, torch or copy", name)
+		err = fmt.Errorf("peer %q: want openblas, torch, training or copy", name)
 	}
 	if err != nil {
 		return err
@@ -92,6 +94,9 @@ func compare(o options, name string, threads int) error {
 	if p != nil {
 		defer p.stop()
 		fmt.Printf("# %s: %s; %s, %d threads\n", name, p.banner, backend.Name(), threads)
+	}
+	if name == "training" {
+		return compareTraining(o, backend, p, threads)
 	}
 	for _, c := range cases {
 		if !strings.Contains(c.name, o.match) {

@@ -90,9 +90,11 @@ func startOpenBLAS(ours string, threads int) (*peer, error) {
 	return p, err
 }
 
-func startTorch(python string, threads int) (*peer, error) {
-	cmd := exec.Command(python, filepath.Join(sources(), "others", "eager.py"), strconv.Itoa(threads))
-	cmd.Env = append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads))
+// startTorch starts a script in PyTorch, without settings of OpenBLAS that slow
+// one of its builds down.
+func startTorch(python, script string, threads int) (*peer, error) {
+	cmd := exec.Command(python, filepath.Join(sources(), "others", script), strconv.Itoa(threads))
+	cmd.Env = append(without(os.Environ(), "OPENBLAS_"), fmt.Sprintf("OMP_NUM_THREADS=%d", threads))
 	p, err := start(cmd, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w (needs a python3 with torch, see -python)", err)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/benchmarks/step"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/cpu"
+)
+
+// dataGroups is the number of logical workers of the trainings: with the
+// model's own tensor groups, what plans of as many ranks give.
+const dataGroups = 4
+
+// training is a model and batch to train beside PyTorch.
+type training struct {
+	config    string
+	sequences int
+	// rounds caps the number of measurements: a step of a large model takes
+	// seconds.
+	rounds int
+}
+
+func trainings() []training {
+	return []training{{"5M", 4, 100}, {"50M", 1, 9}, {"50M", 4, 5}}
+}
+
+// compareTraining prints the rows of all trainings on a number of threads.
+func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
+	for _, t := range trainings() {
+		cfg, err := train.Preset(t.config)
+		if err != nil {
+			return err
+		}
+		groups := model.Groups{Tensor: cfg.Model.Groups.Tensor, Data: dataGroups}
+		if cfg, err = step.Config(t.config, groups, t.sequences); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("training %s B%d T%d G%d D%d", t.config, t.sequences, cfg.Model.SeqLen, groups.Tensor, groups.Data)
+		if !strings.Contains(name, o.match) {
+			continue
+		}
+		if err := measureTraining(name, cfg, b, p, threads, min(o.rounds, t.rounds)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureTraining takes steps of both in turn, several at a time where they are
+// short, and prints a row: time per step and tokens per second.
+func measureTraining(name string, cfg train.Config, b kernels.Backend, p *peer, threads, rounds int) error {
+	m := &cfg.Model
+	request := fmt.Sprintf("train %d %d %d %d %d %d %d %d %d", m.Vocab, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.SeqLen, cfg.Sequences)
+	first, err := p.ask(request, 1)
+	if err != nil {
+		return err
+	}
+	ours, err := step.Start(cfg, b)
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	reps := max(1, int(3e8/first))
+	var failed error
+	x, y := step.Alternate(rounds, func() float64 {
+		var sum time.Duration
+		for range reps {
+			d, err := ours.Step()
+			failed = cmp.Or(failed, err)
+			sum += d
+		}
+		return float64(sum.Nanoseconds()) / float64(reps)
+	}, func() float64 {
+		ns, err := p.ask(request, reps)
+		failed = cmp.Or(failed, err)
+		return ns
+	})
+	if failed != nil {
+		return errors.Join(failed, fmt.Errorf("%s", name))
+	}
+	tokens := float64(cfg.Sequences * m.SeqLen)
+	rate := func(ns []float64) string { return fmt.Sprintf("%.0f tok/s", tokens/median(ns)*1e9) }
+	fmt.Printf("%-34s %7d %12.0f %12.0f %10s %10s %7.2f %7.2f\n", name, threads, median(x)/1e3, median(y)/1e3,
+		rate(x), rate(y), median(step.Ratios(y, x)), slices.Min(y)/slices.Min(x))
+	return nil
+}
