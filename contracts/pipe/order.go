@@ -6,6 +6,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -110,6 +112,7 @@ func scheduled(p *contract.Pass) {
 		}
 		for stage, rank := range ranks {
 			live(p, c.Test, rank, bound[stage], plan)
+			activations(p, c.Test, rank, bound[stage], plan)
 		}
 	}
 }
@@ -181,6 +184,52 @@ func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Sche
 				Message: fmt.Sprintf("stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)})
 		}
 	}
+}
+
+// activations judges the bytes that a stage allocated for them, as the
+// allocator counted: at most what the micro-batches of the bound need. Chunks of
+// the interleaved schedule differ in size, so each keeps buffers of its own: as
+// many as its micro-batches are live at once in the plan's schedule.
+func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Schedule) {
+	cfg, most := r.Config, int64(0)
+	seqs := parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
+	for chunk, part := range cfg.Plan.Parts(cfg.Model, r.At(rank)) {
+		acts, _ := model.Sizes(cfg.Model, part, seqs)
+		held := bound
+		if plan.Chunks > 1 {
+			held = heldBy(plan.Stages[r.At(rank).PP], chunk)
+		}
+		most += 4 * int64(held) * int64(acts)
+	}
+	p.Expect(cfg.Steps)
+	for e := range r.Events(rank, trace.KindMemory) {
+		if e.What != parallel.MemActivations {
+			continue
+		}
+		p.Saw(1)
+		if e.Bytes > most || e.Bytes == 0 {
+			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Bytes), Want: fmt.Sprintf("at most %d", most),
+				Message: fmt.Sprintf("stage %d allocated %d bytes for activations, %s needs %d", r.At(rank).PP, e.Bytes, plan.Name, most)})
+		}
+	}
+}
+
+// heldBy is the most micro-batches of a chunk that a stage's actions keep live
+// at once, from the pass or receive that begins a forward pass to the backward
+// pass.
+func heldBy(actions []schedule.Action, chunk int) int {
+	live, most := map[int]bool{}, 0
+	for _, a := range actions {
+		switch {
+		case a.Chunk != chunk:
+		case a.Kind == schedule.Backward:
+			delete(live, a.Micro)
+		case a.Kind == schedule.RecvForward || a.Kind == schedule.Forward:
+			live[a.Micro] = true
+			most = max(most, len(live))
+		}
+	}
+	return most
 }
 
 // idle is clause 6.

@@ -36,7 +36,7 @@ func clauses() []*contract.Clause {
 		c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, accumulated),
 		c("5", "Stages follow the plan's schedule: it respects all dependencies, cannot deadlock without buffers, and holds no more activations than its bound.",
-			"phase, message, live", contract.Integer, scheduled),
+			"phase, message, live, memory", contract.Integer, scheduled),
 		c("6", "The idle share of the schedule that was run, in unit slots with equal stages, is (P-1)/(M+P-1), interleaved (P-1)/(V*M+P-1).",
 			"phase, message", contract.Integer, idle),
 		c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",

@@ -7,13 +7,14 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/pipe"
+	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 func TestOnRuns(t *testing.T) {
 	var r contracttest.Runner
 	c := pipe.Contract()
-	for _, cs := range c.Cases(contracttest.Options()) {
+	for _, cs := range contracttest.Cases(c) {
 		t.Run(cs.Name, func(t *testing.T) {
 			r.Held(t, c, []contract.Case{cs})
 		})
@@ -43,6 +44,7 @@ func TestMissingEvidence(t *testing.T) {
 		{"digests", kind(trace.KindDigest, 2), []int{4, 7}},
 		{"scalars", kind(trace.KindScalar, 2), []int{4, 7}},
 		{"live", kind(trace.KindLive, 2), []int{5}},
+		{"memory", kind(trace.KindMemory, 2), []int{5}},
 		{"collectives", kind(trace.KindComm, 0), []int{7}},
 	} {
 		results := contract.Judge(c, []contract.Evidence{contracttest.Without(e, contract.Test, x.drop)})
@@ -73,6 +75,9 @@ func TestTampered(t *testing.T) {
 	kind := func(k trace.Kind) func(trace.Event) bool {
 		return func(e trace.Event) bool { return e.Kind == k }
 	}
+	memory := func(what string) func(trace.Event) bool {
+		return func(e trace.Event) bool { return e.Kind == trace.KindMemory && e.What == what }
+	}
 	unit := func(name string) func(trace.Event) bool {
 		return func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Unit == name }
 	}
@@ -95,6 +100,7 @@ func TestTampered(t *testing.T) {
 		{"message", kind(trace.KindMessage), flip, "3"},
 		{"moment", digest(trace.MomentM, norm, 1), flip, "4"},
 		{"activations held", kind(trace.KindLive), func(e *trace.Event) { e.Count = 2 }, "5"},
+		{"activations never reused", memory(parallel.MemActivations), func(e *trace.Event) { e.Bytes *= 2 }, "5"},
 		{"micro-batch of a pass", kind(trace.KindPhase), func(e *trace.Event) { e.Micro = 3 }, "5"},
 		{"peer of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Peer = 0 }, "5"},
 		{"elements of the tied gradient", unit("tied gradient"), func(e *trace.Event) { e.Count-- }, "7"},
