@@ -258,7 +258,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		"breaks nothing":                  func(c *contract.Contract) { c.Mutants[0].Break = nil },
 		"empty or not unique":             func(c *contract.Contract) { c.Mutants[0].ID = c.Mutants[1].ID },
 		"no test run":                     withCase(func(cs *contract.Case) { delete(cs.Runs, contract.Test) }),
-		"needs either":                    withCase(func(cs *contract.Case) { cs.Runs[contract.Test] = contract.Run{} }),
+		"needs a training":                withCase(func(cs *contract.Case) { cs.Runs[contract.Test] = contract.Run{} }),
 		`clause "other" is unknown`:       withCase(func(cs *contract.Case) { cs.Clauses = []string{"other"} }),
 		"is no evidence for clause":       withCase(func(cs *contract.Case) { cs.Clauses = []string{"C-TOY-001.2"} }),
 		`"toy b" is empty or not unique`:  withCase(func(cs *contract.Case) { cs.Name = "toy b" }),

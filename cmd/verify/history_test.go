@@ -110,7 +110,7 @@ func TestEachContractTakesItsOwnControl(t *testing.T) {
 	}
 	record(t, filepath.Join(dir, "whole"), "dp=4", text)
 	code, stdout := judge(t, dir)
-	if code != cli.OK || !strings.Contains(stdout, "2 contracts, 15 clauses: 15 held") {
+	if code != cli.OK || !strings.Contains(stdout, "3 contracts, 20 clauses: 20 held") {
 		t.Errorf("with both controls recorded: exit %d:\n%s", code, stdout)
 	}
 	if code, stdout = judge(t, dir, "--contract", "C-ZERO-001"); code != cli.OK {
