@@ -25,7 +25,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -51,12 +50,17 @@ one:
 oneend:
 	TESTQ   AX, AX
 	JE      done
-	MOVL    $0x0000ffff, DX
-	BZHIL   AX, DX, DX
-	KMOVW   DX, K1
+	MOVL    $0x0000ffff, SI
+	BZHIL   AX, SI, SI
+	KMOVW   SI, K1
 	VMOVUPS Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -92,7 +96,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -128,14 +131,19 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, DI
+	BZHIL     AX, DI, DI
+	KMOVW     DI, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z1
 	VMULPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -171,7 +179,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -207,14 +214,19 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, DI
+	BZHIL     AX, DI, DI
+	KMOVW     DI, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z1
 	VADDPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -254,7 +266,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -295,15 +306,20 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, R8
+	BZHIL     AX, R8, R8
+	KMOVW     R8, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
 	VADDPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -345,7 +361,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -390,9 +405,9 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, R10
+	BZHIL     AX, R10, R10
+	KMOVW     R10, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
 	VADDPS    Z1, Z0, Z0
@@ -403,6 +418,11 @@ oneend:
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -439,7 +459,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -478,9 +497,9 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, R9
+	BZHIL     AX, R9, R9
+	KMOVW     R9, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
 	VMOVUPS.Z (R8)(CX*1), K1, Z2
@@ -489,6 +508,11 @@ oneend:
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -850,7 +874,6 @@ finalstream:
 	JMP      finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -886,9 +909,9 @@ finalone:
 finaloneend:
 	TESTQ     AX, AX
 	JE        finaldone
-	MOVL      $0x0000ffff, DX
-	BZHIL     AX, DX, DX
-	KMOVW     DX, K1
+	MOVL      $0x0000ffff, R8
+	BZHIL     AX, R8, R8
+	KMOVW     R8, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z0
 	VMULPS    Z3, Z0, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
@@ -896,6 +919,11 @@ finaloneend:
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -1281,7 +1309,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -1326,9 +1353,9 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	MOVL         $0x0000ffff, DX
-	BZHIL        AX, DX, DX
-	KMOVW        DX, K1
+	MOVL         $0x0000ffff, R9
+	BZHIL        AX, R9, R9
+	KMOVW        R9, K1
 	VMOVUPS.Z    (DI)(CX*1), K1, Z0
 	VMOVUPS.Z    (R8)(CX*1), K1, Z1
 	VMULPS       Z1, Z0, Z0
@@ -1339,6 +1366,11 @@ finaloneend:
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -1686,7 +1718,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -1737,9 +1768,9 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	MOVL         $0x0000ffff, DX
-	BZHIL        AX, DX, DX
-	KMOVW        DX, K1
+	MOVL         $0x0000ffff, R9
+	BZHIL        AX, R9, R9
+	KMOVW        R9, K1
 	VMOVUPS.Z    (DI)(CX*1), K1, Z0
 	VMOVUPS.Z    (R8)(CX*1), K1, Z1
 	VMULPS       Z1, Z0, Z0
@@ -1752,6 +1783,11 @@ finaloneend:
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -2118,7 +2154,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -2163,9 +2198,9 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	MOVL         $0x0000ffff, DX
-	BZHIL        AX, DX, DX
-	KMOVW        DX, K1
+	MOVL         $0x0000ffff, R9
+	BZHIL        AX, R9, R9
+	KMOVW        R9, K1
 	VMOVUPS.Z    (DI)(CX*1), K1, Z0
 	VMOVUPS.Z    (R8)(CX*1), K1, Z1
 	VMULPS       Z1, Z0, Z0
@@ -2176,6 +2211,11 @@ finaloneend:
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -2565,7 +2605,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -2616,9 +2655,9 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	MOVL         $0x0000ffff, DX
-	BZHIL        AX, DX, DX
-	KMOVW        DX, K1
+	MOVL         $0x0000ffff, R9
+	BZHIL        AX, R9, R9
+	KMOVW        R9, K1
 	VMOVUPS.Z    (DI)(CX*1), K1, Z0
 	VMOVUPS.Z    (R8)(CX*1), K1, Z1
 	VMULPS       Z1, Z0, Z0
@@ -2631,6 +2670,11 @@ finaloneend:
 	VMOVUPS      Z0, K1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -3449,7 +3493,6 @@ stream:
 	JMP         stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -3516,9 +3559,9 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	MOVL        $0x0000ffff, DX
-	BZHIL       AX, DX, DX
-	KMOVW       DX, K1
+	MOVL        $0x0000ffff, R8
+	BZHIL       AX, R8, R8
+	KMOVW       R8, K1
 	VMOVUPS.Z   (SI)(CX*1), K1, Z12
 	VXORPS      constAVX512_80000000<>+0(SB), Z12, Z13
 	VMINPS      Z13, Z4, Z4
@@ -3544,6 +3587,11 @@ oneend:
 	VMOVUPS     Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -3629,7 +3677,6 @@ stream:
 	JMP         stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -3710,9 +3757,9 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	MOVL        $0x0000ffff, DX
-	BZHIL       AX, DX, DX
-	KMOVW       DX, K1
+	MOVL        $0x0000ffff, R10
+	BZHIL       AX, R10, R10
+	KMOVW       R10, K1
 	VMOVUPS.Z   (R8)(CX*1), K1, Z12
 	VMOVUPS.Z   (DI)(CX*1), K1, Z13
 	VXORPS      constAVX512_80000000<>+0(SB), Z12, Z14
@@ -3745,6 +3792,11 @@ oneend:
 	VMOVUPS     Z0, K1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4028,7 +4080,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4054,13 +4105,18 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), SI
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y1
+	SUBQ       AX, SI
+	VMOVUPS    32(SI), Y1
 	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4114,7 +4170,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4150,15 +4205,20 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), DI
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y1
+	SUBQ       AX, DI
+	VMOVUPS    32(DI), Y1
 	VMASKMOVPS (SI)(CX*1), Y1, Y2
 	VMULPS     Y0, Y2, Y0
 	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4194,7 +4254,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4230,15 +4289,20 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), DI
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y1
+	SUBQ       AX, DI
+	VMOVUPS    32(DI), Y1
 	VMASKMOVPS (SI)(CX*1), Y1, Y2
 	VADDPS     Y0, Y2, Y0
 	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4278,7 +4342,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4319,16 +4382,21 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), R8
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y0
+	SUBQ       AX, R8
+	VMOVUPS    32(R8), Y0
 	VMASKMOVPS (SI)(CX*1), Y0, Y1
 	VMASKMOVPS (DI)(CX*1), Y0, Y2
 	VADDPS     Y2, Y1, Y1
 	VMASKMOVPS Y1, Y0, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4370,7 +4438,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4415,10 +4482,10 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), R10
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y0
+	SUBQ       AX, R10
+	VMOVUPS    32(R10), Y0
 	VMASKMOVPS (SI)(CX*1), Y0, Y1
 	VMASKMOVPS (DI)(CX*1), Y0, Y2
 	VADDPS     Y2, Y1, Y1
@@ -4429,6 +4496,11 @@ oneend:
 	VMASKMOVPS Y1, Y0, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -4465,7 +4537,6 @@ stream:
 	JMP      stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -4504,10 +4575,10 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), R9
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y0
+	SUBQ       AX, R9
+	VMOVUPS    32(R9), Y0
 	VMASKMOVPS (SI)(CX*1), Y0, Y1
 	VMASKMOVPS (DI)(CX*1), Y0, Y2
 	VMASKMOVPS (R8)(CX*1), Y0, Y3
@@ -4516,6 +4587,11 @@ oneend:
 	VMASKMOVPS Y1, Y0, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -5078,7 +5154,6 @@ finalstream:
 	JMP      finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -5114,10 +5189,10 @@ finalone:
 finaloneend:
 	TESTQ      AX, AX
 	JE         finaldone
-	LEAQ       maskRowsAVX2<>+0(SB), DX
+	LEAQ       maskRowsAVX2<>+0(SB), R8
 	SHLQ       $0x02, AX
-	SUBQ       AX, DX
-	VMOVUPS    32(DX), Y1
+	SUBQ       AX, R8
+	VMOVUPS    32(R8), Y1
 	VMASKMOVPS (SI)(CX*1), Y1, Y2
 	VMULPS     Y0, Y2, Y0
 	VMASKMOVPS (DI)(CX*1), Y1, Y2
@@ -5125,6 +5200,11 @@ finaloneend:
 	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -5738,7 +5818,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -5783,10 +5862,10 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), DX
+	LEAQ         maskRowsAVX2<>+0(SB), R9
 	SHLQ         $0x02, AX
-	SUBQ         AX, DX
-	VMOVUPS      32(DX), Y0
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y0
 	VMASKMOVPS   (DI)(CX*1), Y0, Y3
 	VMASKMOVPS   (R8)(CX*1), Y0, Y4
 	VMULPS       Y4, Y3, Y3
@@ -5797,6 +5876,11 @@ finaloneend:
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -6384,7 +6468,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -6435,10 +6518,10 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), DX
+	LEAQ         maskRowsAVX2<>+0(SB), R9
 	SHLQ         $0x02, AX
-	SUBQ         AX, DX
-	VMOVUPS      32(DX), Y0
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y0
 	VMASKMOVPS   (DI)(CX*1), Y0, Y3
 	VMASKMOVPS   (R8)(CX*1), Y0, Y4
 	VMULPS       Y4, Y3, Y3
@@ -6451,6 +6534,11 @@ finaloneend:
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -7083,7 +7171,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -7128,10 +7215,10 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), DX
+	LEAQ         maskRowsAVX2<>+0(SB), R9
 	SHLQ         $0x02, AX
-	SUBQ         AX, DX
-	VMOVUPS      32(DX), Y0
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y0
 	VMASKMOVPS   (DI)(CX*1), Y0, Y3
 	VMASKMOVPS   (R8)(CX*1), Y0, Y4
 	VMULPS       Y4, Y3, Y3
@@ -7142,6 +7229,11 @@ finaloneend:
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -7813,7 +7905,6 @@ finalstream:
 	JMP          finalstream
 
 finalstreamend:
-	SFENCE
 	JMP finalone
 
 finalmany:
@@ -7864,10 +7955,10 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), DX
+	LEAQ         maskRowsAVX2<>+0(SB), R9
 	SHLQ         $0x02, AX
-	SUBQ         AX, DX
-	VMOVUPS      32(DX), Y0
+	SUBQ         AX, R9
+	VMOVUPS      32(R9), Y0
 	VMASKMOVPS   (DI)(CX*1), Y0, Y3
 	VMASKMOVPS   (R8)(CX*1), Y0, Y4
 	VMULPS       Y4, Y3, Y3
@@ -7880,6 +7971,11 @@ finaloneend:
 	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
 
 finaldone:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -8870,7 +8966,6 @@ stream:
 	JMP         stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -8953,10 +9048,10 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	LEAQ        maskRowsAVX2<>+0(SB), DX
+	LEAQ        maskRowsAVX2<>+0(SB), R8
 	SHLQ        $0x02, AX
-	SUBQ        AX, DX
-	VMOVUPS     32(DX), Y3
+	SUBQ        AX, R8
+	VMOVUPS     32(R8), Y3
 	VMASKMOVPS  (SI)(CX*1), Y3, Y4
 	VXORPS      constAVX2_80000000<>+0(SB), Y4, Y5
 	VMINPS      Y5, Y0, Y0
@@ -8990,6 +9085,11 @@ oneend:
 	VMASKMOVPS  Y0, Y3, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 
@@ -9066,7 +9166,6 @@ stream:
 	JMP         stream
 
 streamend:
-	SFENCE
 	JMP one
 
 many:
@@ -9163,10 +9262,10 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	LEAQ        maskRowsAVX2<>+0(SB), DX
+	LEAQ        maskRowsAVX2<>+0(SB), R10
 	SHLQ        $0x02, AX
-	SUBQ        AX, DX
-	VMOVUPS     32(DX), Y3
+	SUBQ        AX, R10
+	VMOVUPS     32(R10), Y3
 	VMASKMOVPS  (R8)(CX*1), Y3, Y4
 	VMASKMOVPS  (DI)(CX*1), Y3, Y5
 	VXORPS      constAVX2_80000000<>+0(SB), Y4, Y6
@@ -9207,6 +9306,11 @@ oneend:
 	VMASKMOVPS  Y0, Y3, (BX)(CX*1)
 
 done:
+	CMPQ 128(DX), $0x00
+	JE   stored
+	SFENCE
+
+stored:
 	VZEROUPPER
 	RET
 

@@ -17,7 +17,7 @@ func (f *Func) Loop(tag string, unroll int, streaming bool, body func(l Lane)) {
 		build.CMPQ(operand.Mem{Base: f.args, Disp: offStream}, operand.Imm(0))
 		build.JE(operand.LabelRef(many))
 		f.blocks(tag+"stream", unroll, true, body)
-		build.SFENCE()
+		f.streams = true
 		build.JMP(operand.LabelRef(one))
 	}
 	if unroll > 1 || streaming {

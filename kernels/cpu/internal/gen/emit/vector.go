@@ -28,6 +28,7 @@ type Func struct {
 	ptr     []reg.GPVirtual
 	scalars map[int]reg.VecVirtual
 	kept    map[uint32]reg.VecVirtual
+	streams bool // has streaming stores
 }
 
 // Begin starts a function with a number of arrays and of scalars, which a wide
@@ -51,8 +52,15 @@ func Begin(s ISA, c *Constants, name string, arrays, scalars int) *Func {
 	return f
 }
 
-// End returns from the function.
+// End returns from the function, after its streaming stores if it made any: a
+// fence per row would wait for the memory each time.
 func (f *Func) End() {
+	if f.streams {
+		build.CMPQ(operand.Mem{Base: f.args, Disp: offStream}, operand.Imm(0))
+		build.JE(operand.LabelRef("stored"))
+		build.SFENCE()
+		build.Label("stored")
+	}
 	build.VZEROUPPER()
 	build.RET()
 }
