@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -100,16 +101,31 @@ func (w *world) fail(f failure) *failure {
 	return w.first
 }
 
-// wait blocks until ready is closed. Otherwise it returns what ended the wait:
-// the context's cause, ErrDeadline, or errWorldFailed.
-func (w *world) wait(ctx context.Context, ready <-chan struct{}) error {
+// alarm is the deadline of a rank's waits, one at a time.
+type alarm struct{ timer *time.Timer }
+
+// set starts the alarm; stop ends it, after which nothing of it is left.
+func (a *alarm) set(d time.Duration) <-chan time.Time {
+	if a.timer == nil {
+		a.timer = time.NewTimer(d)
+	} else {
+		a.timer.Reset(d)
+	}
+	return a.timer.C
+}
+
+func (a *alarm) stop() { a.timer.Stop() }
+
+// wait blocks until ready gives its value. Otherwise it returns what ended the
+// wait: the context's cause, ErrDeadline, or errWorldFailed.
+func (w *world) wait(ctx context.Context, a *alarm, ready <-chan struct{}) error {
 	select {
 	case <-ready:
 		return nil
 	default:
 	}
-	timer := time.NewTimer(w.opts.Deadline)
-	defer timer.Stop()
+	late := a.set(w.opts.Deadline)
+	defer a.stop()
 	select {
 	case <-ready:
 		return nil
@@ -117,25 +133,25 @@ func (w *world) wait(ctx context.Context, ready <-chan struct{}) error {
 		return errWorldFailed
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-late:
 		return ErrDeadline
 	}
 }
 
 // settle waits for ready like wait, but neither the context nor a failure
 // elsewhere ends it: a peer is at work on this rank's buffers and will finish.
-func (w *world) settle(ready <-chan struct{}) error {
+func (w *world) settle(a *alarm, ready <-chan struct{}) error {
 	select {
 	case <-ready:
 		return nil
 	default:
 	}
-	timer := time.NewTimer(w.opts.Deadline)
-	defer timer.Stop()
+	late := a.set(w.opts.Deadline)
+	defer a.stop()
 	select {
 	case <-ready:
 		return nil
-	case <-timer.C:
+	case <-late:
 		return ErrDeadline
 	}
 }
@@ -149,6 +165,7 @@ type local struct {
 	g    *group
 	rank int // in the group
 	be   kernels.Backend
+	idle atomic.Pointer[call] // of the last operation, for the next one
 }
 
 // part is this rank's place in its group.

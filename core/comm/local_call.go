@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,38 @@ type call struct {
 
 	moved  int64 // as in Record
 	served bool  // message: the other side has come
+
+	*workspace
+}
+
+// workspace is what a rank's operations need, one after another. Nothing in it
+// is used by a peer once the operation has ended well.
+type workspace struct {
+	alarm   alarm
+	wake    chan struct{} // of a collective: it has started; all are done
+	out, in post          // one message at a time each way
+	parts   []kernels.Tensor
+	whole   [1]kernels.Tensor
+}
+
+// begin starts the call of an operation in the workspace of the last one, or a
+// new one where that is in use (by mistake: admit will say so) or failed.
+func (c *local) begin(op string) *call {
+	k := c.idle.Swap(nil)
+	if k == nil {
+		k = &call{workspace: &workspace{wake: make(chan struct{}, 1)}}
+	}
+	*k = call{op: op, peer: -1, workspace: k.workspace}
+	return k
+}
+
+// end reports the end of an operation. Of one that failed peers may still hold
+// the call: it is not used again.
+func (c *local) end(ctx context.Context, k *call, err error) {
+	c.observe(ctx, k, err)
+	if err == nil {
+		c.idle.Store(k)
+	}
 }
 
 // isMessage reports whether the call is one side of a message.
@@ -82,28 +115,32 @@ func (k *call) describe(ranks []int) string {
 	return s.String()
 }
 
-// require keeps the first broken rule of a call's arguments.
-func (k *call) require(ok bool, format string, args ...any) {
-	if !ok && k.invalid == nil {
+// refuse keeps the first broken rule of a call's arguments.
+func (k *call) refuse(format string, args ...any) {
+	if k.invalid == nil {
 		k.invalid = fmt.Errorf("%w: "+format, append([]any{ErrArgument}, args...)...)
 	}
 }
 
 // requireTensor refuses tensors whose elements do not lie side by side.
 func (k *call) requireTensor(name string, t kernels.Tensor) {
-	k.require(t.Contiguous(), "%s is not contiguous: %s", name, t)
+	if !t.Contiguous() {
+		k.refuse("%s is not contiguous: %s", name, t)
+	}
 }
 
 // requireReduction refuses unknown reductions.
 func (k *call) requireReduction() {
-	k.require(k.reduction == kernels.Sum || k.reduction == kernels.Max, "reduction %d is unknown", k.reduction)
+	if k.reduction != kernels.Sum && k.reduction != kernels.Max {
+		k.refuse("reduction %d is unknown", k.reduction)
+	}
 }
 
 // requireBounds fills nil bounds and refuses wrong ones.
 func (k *call) requireBounds(size int) {
 	b, err := CheckBounds(k.bounds, int(k.count), size)
 	if err != nil {
-		k.require(false, "%v", err)
+		k.refuse("%v", err)
 		return
 	}
 	k.bounds = b

@@ -24,6 +24,8 @@ type group struct {
 	seq     uint64       // collectives that are over
 	meeting *meeting     // the collective in progress, or nil
 	pairs   map[[2]int]*pair
+
+	meetings [2]meeting // see convene
 }
 
 func newGroup(w *world, parent *group, ranks []int) *group {

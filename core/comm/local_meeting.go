@@ -8,18 +8,16 @@ import (
 )
 
 // meeting is one collective of one group. Ranks arrive with their calls; when
-// the last has come, each does its part of the work on the buffers of all; when
-// the last is done, all return.
+// the last has come, all wake and do their part of the work on the buffers of
+// all; when the last is done, all wake again and return.
 type meeting struct {
 	calls   []*call // by rank, nil until the rank arrives
 	arrived int
-	started bool          // all arrived, and their calls fit
-	begun   chan struct{} // closed when started
+	started bool // all arrived, and their calls fit
 
 	gone    []bool // by rank: done with its part
 	departs int
-	done    chan struct{} // closed when all are gone
-	failed  *failure      // of a rank's part; read after done
+	failed  *failure // of a rank's part; read when all are gone
 
 	groups []*group // of a split: by rank, nil for negative colors
 }
@@ -28,7 +26,7 @@ type meeting struct {
 // there is to do.
 func (c *local) meet(ctx context.Context, k *call, work func(*meeting) error) (m *meeting, err error) {
 	err = ErrPanicked // unless something else is known
-	defer func() { c.observe(ctx, k, err) }()
+	defer func() { c.end(ctx, k, err) }()
 	m, f := c.arrive(ctx, k, work != nil)
 	if f == nil && work != nil {
 		f = c.perform(m, work)
@@ -55,14 +53,15 @@ func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *fai
 	if f != nil {
 		return nil, f
 	}
-	why = w.wait(ctx, m.begun)
+	why = w.wait(ctx, &k.alarm, k.wake)
 	if why == nil {
 		return m, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.started {
-		return m, nil // the last rank came meanwhile and counts on this one
+		<-k.wake // the last rank came meanwhile and counts on this one
+		return m, nil
 	}
 	return nil, c.g.interrupted(c.rank, k, why, c.g.missing(m))
 }
@@ -86,8 +85,7 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 		return nil, f
 	}
 	if g.meeting == nil {
-		n := len(g.ranks)
-		g.meeting = &meeting{calls: make([]*call, n), gone: make([]bool, n), begun: make(chan struct{}), done: make(chan struct{})}
+		g.meeting = g.convene()
 	}
 	m := g.meeting
 	m.calls[rank] = k
@@ -105,6 +103,28 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 		}
 	}
 	return m, g.startOrFail(m, k, works)
+}
+
+// convene clears a meeting for the next collective. Two take turns: a rank that
+// comes to the next but one has been through the next one, to which every rank
+// came after it was done with this one.
+func (g *group) convene() *meeting {
+	m, n := &g.meetings[g.seq%2], len(g.ranks)
+	if m.calls == nil {
+		m.calls, m.gone = make([]*call, n), make([]bool, n)
+	}
+	clear(m.calls)
+	clear(m.gone)
+	*m = meeting{calls: m.calls, gone: m.gone}
+	return m
+}
+
+// wake tells every rank that the meeting has started, or is over. Each has
+// taken what it was told before.
+func (m *meeting) wake() {
+	for _, k := range m.calls {
+		k.wake <- struct{}{}
+	}
 }
 
 // startOrFail starts a meeting that is complete, and fails one whose calls do
@@ -132,7 +152,7 @@ func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 		g.finish(m)
 	}
 	m.started = true
-	close(m.begun)
+	m.wake()
 	return nil
 }
 
@@ -211,18 +231,18 @@ func (c *local) perform(m *meeting, work func(*meeting) error) (f *failure) {
 // depart says that this rank's part is done, well if err is nil, and waits
 // until all are: until then peers are at work on this rank's buffers.
 func (c *local) depart(m *meeting, err error) *failure {
-	w, g := c.g.w, c.g
+	w, g, k := c.g.w, c.g, m.calls[c.rank]
 	w.mu.Lock()
 	if err != nil {
-		m.failed = w.fail(failure{c.me(), fmt.Errorf("rank %d in %s: %w", c.me(), m.calls[c.rank].describe(g.ranks), err)})
+		m.failed = w.fail(failure{c.me(), fmt.Errorf("rank %d in %s: %w", c.me(), k.describe(g.ranks), err)})
 	}
 	m.gone[c.rank] = true
 	if m.departs++; m.departs == len(m.calls) {
 		g.finish(m)
-		close(m.done)
+		m.wake()
 	}
 	w.mu.Unlock()
-	if w.settle(m.done) == nil {
+	if w.settle(&k.alarm, k.wake) == nil {
 		return m.failed
 	}
 	w.mu.Lock()
@@ -234,7 +254,8 @@ func (c *local) depart(m *meeting, err error) *failure {
 		}
 	}
 	if len(late) == 0 {
+		<-k.wake
 		return m.failed
 	}
-	return g.interrupted(c.rank, m.calls[c.rank], ErrDeadline, late)
+	return g.interrupted(c.rank, k, ErrDeadline, late)
 }

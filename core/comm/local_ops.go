@@ -11,7 +11,8 @@ import (
 
 // AllReduce implements Communicator.
 func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	k := &call{op: OpAllReduce, count: int64(x.Len()), reduction: op, peer: -1, dst: x}
+	k := c.begin(OpAllReduce)
+	k.count, k.reduction, k.dst = int64(x.Len()), op, x
 	k.requireTensor("x", x)
 	k.requireReduction()
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().allReduce(ctx, c, m) })
@@ -20,7 +21,8 @@ func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) 
 
 // ReduceScatter implements Communicator.
 func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
-	k := &call{op: OpReduceScatter, count: int64(src.Len()), bounds: bounds, reduction: op, peer: -1, dst: dst, src: src}
+	k := c.begin(OpReduceScatter)
+	k.count, k.bounds, k.reduction, k.dst, k.src = int64(src.Len()), bounds, op, dst, src
 	k.requireReduction()
 	c.requireParts(k, "src", src, "dst", dst)
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().reduceScatter(ctx, c, m) })
@@ -29,7 +31,8 @@ func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, boun
 
 // AllGather implements Communicator.
 func (c *local) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
-	k := &call{op: OpAllGather, count: int64(dst.Len()), bounds: bounds, peer: -1, dst: dst, src: src}
+	k := c.begin(OpAllGather)
+	k.count, k.bounds, k.dst, k.src = int64(dst.Len()), bounds, dst, src
 	c.requireParts(k, "dst", dst, "src", src)
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().allGather(ctx, c, m) })
 	return err
@@ -45,19 +48,27 @@ func (c *local) requireParts(k *call, wholeName string, whole kernels.Tensor, pa
 		return
 	}
 	lo, hi := k.bounds[c.rank], k.bounds[c.rank+1]
-	k.require(part.Len() == hi-lo, "%s has %d elements, rank %d's part of %s is [%d,%d)", partName, part.Len(), c.me(), wholeName, lo, hi)
-	if k.invalid != nil || part.Len() == 0 {
+	if part.Len() != hi-lo {
+		k.refuse("%s has %d elements, rank %d's part of %s is [%d,%d)", partName, part.Len(), c.me(), wholeName, lo, hi)
+		return
+	}
+	if part.Len() == 0 {
 		return
 	}
 	own, is := c.be.Span(whole.Range(lo, hi)), c.be.Span(part)
-	k.require(own == is || !c.be.Span(whole).Overlaps(is), "%s overlaps %s but is not rank %d's part of it", partName, wholeName, c.me())
+	if own != is && c.be.Span(whole).Overlaps(is) {
+		k.refuse("%s overlaps %s but is not rank %d's part of it", partName, wholeName, c.me())
+	}
 }
 
 // Broadcast implements Communicator.
 func (c *local) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
-	k := &call{op: OpBroadcast, count: int64(x.Len()), peer: root, dst: x}
+	k := c.begin(OpBroadcast)
+	k.count, k.peer, k.dst = int64(x.Len()), root, x
 	k.requireTensor("x", x)
-	k.require(root >= 0 && root < c.Size(), "root %d: must lie in [0,%d)", root, c.Size())
+	if root < 0 || root >= c.Size() {
+		k.refuse("root %d: must lie in [0,%d)", root, c.Size())
+	}
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().broadcast(ctx, c, m) })
 	return err
 }
@@ -84,10 +95,15 @@ func (c *local) Recv(ctx context.Context, x kernels.Tensor, from int) error {
 
 // messageCall is the call of one side of a message.
 func (c *local) messageCall(op string, x kernels.Tensor, peer int) *call {
-	k := &call{op: op, count: int64(x.Len()), peer: peer, dst: x}
+	k := c.begin(op)
+	k.count, k.peer, k.dst = int64(x.Len()), peer, x
 	k.requireTensor("x", x)
-	k.require(peer >= 0 && peer < c.Size(), "rank %d: must lie in [0,%d)", peer, c.Size())
-	k.require(peer != c.rank, "rank %d is this rank itself", peer)
+	switch {
+	case peer < 0 || peer >= c.Size():
+		k.refuse("rank %d: must lie in [0,%d)", peer, c.Size())
+	case peer == c.rank:
+		k.refuse("rank %d is this rank itself", peer)
+	}
 	return k
 }
 
@@ -102,13 +118,14 @@ func (c *local) copy(dst, src kernels.Tensor) {
 
 // Barrier implements Communicator.
 func (c *local) Barrier(ctx context.Context) error {
-	_, err := c.meet(ctx, &call{op: OpBarrier, peer: -1}, nil)
+	_, err := c.meet(ctx, c.begin(OpBarrier), nil)
 	return err
 }
 
 // AllReduceInt implements Communicator.
 func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) error {
-	k := &call{op: OpAllReduceInt, count: int64(len(x)), reduction: op, peer: -1, ints: x}
+	k := c.begin(OpAllReduceInt)
+	k.count, k.reduction, k.ints = int64(len(x)), op, x
 	k.requireReduction()
 	_, err := c.meet(ctx, k, func(m *meeting) error {
 		r := c.part().Of(len(x))
@@ -133,7 +150,8 @@ func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) err
 // AllGatherBytes implements Communicator.
 func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) {
 	all := make([][]byte, c.Size())
-	k := &call{op: OpAllGatherBytes, count: int64(len(b)), peer: -1, bytes: b}
+	k := c.begin(OpAllGatherBytes)
+	k.count, k.bytes = int64(len(b)), b
 	_, err := c.meet(ctx, k, func(m *meeting) error {
 		for r, other := range m.calls {
 			all[r] = bytes.Clone(other.bytes)
@@ -148,7 +166,9 @@ func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) 
 
 // Split implements Communicator.
 func (c *local) Split(ctx context.Context, color, key int) (Communicator, error) {
-	m, err := c.meet(ctx, &call{op: OpSplit, peer: -1, color: color, key: key}, nil)
+	k := c.begin(OpSplit)
+	k.color, k.key = color, key
+	m, err := c.meet(ctx, k, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,18 @@ type post struct {
 	count  int
 	other  *post         // of a receiver: the sender's post, once it came
 	taken  bool          // of a sender: a receiver has come
-	ready  chan struct{} // of a receiver: the sender came; of a sender: copied
+	ready  chan struct{} // gives a value, of a receiver: the sender came; of a sender: copied
 	err    error         // of a sender: why copying failed; read after ready
+}
+
+// renew makes p a new post of count elements. It has been met, or never used:
+// one that was given up belongs to a call that is not used again.
+func (p *post) renew(x kernels.Tensor, count int) *post {
+	if p.ready == nil {
+		p.ready = make(chan struct{}, 1)
+	}
+	*p = post{tensor: x, count: count, ready: p.ready}
+	return p
 }
 
 // offer posts x for rank to. k is the call on whose behalf: a message, or a
@@ -33,7 +43,7 @@ func (c *local) offer(k *call, to int, x kernels.Tensor) (*post, error) {
 	g := c.g
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
-	p := &post{tensor: x, count: x.Len(), ready: make(chan struct{})}
+	p := k.out.renew(x, x.Len())
 	pr, err := g.pair(c.rank, k, [2]int{c.rank, to})
 	if err != nil {
 		return nil, err
@@ -42,7 +52,7 @@ func (c *local) offer(k *call, to int, x kernels.Tensor) (*post, error) {
 		if err := g.connect(pr, c.rank, k, to, p, r); err != nil {
 			return nil, err
 		}
-		close(r.ready)
+		r.ready <- struct{}{}
 		return p, nil
 	}
 	pr.sent = p
@@ -52,7 +62,7 @@ func (c *local) offer(k *call, to int, x kernels.Tensor) (*post, error) {
 // delivered waits until the receiver has copied p.
 func (c *local) delivered(ctx context.Context, k *call, to int, p *post) error {
 	w := c.g.w
-	why := w.wait(ctx, p.ready)
+	why := w.wait(ctx, &k.alarm, p.ready)
 	if why == nil {
 		return p.err
 	}
@@ -66,7 +76,7 @@ func (c *local) delivered(ctx context.Context, k *call, to int, p *post) error {
 	if !taken {
 		return errWorldFailed
 	}
-	if w.settle(p.ready) != nil {
+	if w.settle(&k.alarm, p.ready) != nil {
 		return ErrDeadline
 	}
 	return p.err
@@ -80,7 +90,7 @@ func (c *local) receive(ctx context.Context, k *call, from, count int, take func
 		return err
 	}
 	w := c.g.w
-	if why := w.wait(ctx, p.ready); why != nil {
+	if why := w.wait(ctx, &k.alarm, p.ready); why != nil {
 		w.mu.Lock()
 		if p.other == nil {
 			defer w.mu.Unlock()
@@ -89,6 +99,7 @@ func (c *local) receive(ctx context.Context, k *call, from, count int, take func
 			return errWorldFailed
 		}
 		w.mu.Unlock()
+		<-p.ready // the sender came meanwhile and counts on this rank
 	}
 	k.moved += 4 * int64(count)
 	return c.take(p.other, take)
@@ -99,7 +110,7 @@ func (c *local) want(k *call, from, count int) (*post, error) {
 	g := c.g
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
-	p := &post{count: count, ready: make(chan struct{})}
+	p := k.in.renew(kernels.Tensor{}, count)
 	pr, err := g.pair(c.rank, k, [2]int{from, c.rank})
 	if err != nil {
 		return nil, err
@@ -108,7 +119,7 @@ func (c *local) want(k *call, from, count int) (*post, error) {
 		if err := g.connect(pr, c.rank, k, from, s, p); err != nil {
 			return nil, err
 		}
-		close(p.ready)
+		p.ready <- struct{}{}
 		return p, nil
 	}
 	pr.wanted = p
@@ -126,7 +137,7 @@ func (c *local) take(sent *post, take func(kernels.Tensor)) error {
 			c.g.w.mu.Unlock()
 			sent.err = errWorldFailed
 		}
-		close(sent.ready)
+		sent.ready <- struct{}{}
 	}()
 	take(sent.tensor)
 	if err = c.be.Sync(); err != nil {
@@ -193,7 +204,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 // message runs one side of a message from its first check to its record.
 func (c *local) message(ctx context.Context, k *call, run func() error) (err error) {
 	err = ErrPanicked
-	defer func() { c.observe(ctx, k, err) }()
+	defer func() { c.end(ctx, k, err) }()
 	w := c.g.w
 	why := c.prepare(ctx, k)
 	if why == nil && k.invalid == nil {

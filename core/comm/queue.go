@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -23,11 +24,24 @@ type Queue struct {
 
 	mu     sync.Mutex
 	change sync.Cond // tasks, busy, closed or err changed
-	tasks  []func(context.Context) error
+	tasks  []task
+	taken  int // tasks[:taken] have been taken
 	busy   bool
 	closed bool
 	err    error
+
+	labels Labels // of what the queue's goroutine runs
 }
+
+// task is a submitted function and what it is recorded under, if anything.
+type task struct {
+	f        func(context.Context) error
+	label    Label
+	labelled bool
+}
+
+// errNoReturn is of a function that ended its goroutine.
+var errNoReturn = errors.New("queued function did not return")
 
 // NewQueue starts a queue whose functions get ctx: once it ends, their
 // operations fail, on all ranks. Close ends the queue's goroutine.
@@ -40,7 +54,9 @@ func NewQueue(ctx context.Context) *Queue {
 
 // Submit adds f and returns at once. What f reads and writes must stay
 // untouched until Wait returns.
-func (q *Queue) Submit(f func(context.Context) error) {
+func (q *Queue) Submit(f func(context.Context) error) { q.submit(task{f: f}) }
+
+func (q *Queue) submit(t task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -49,7 +65,11 @@ func (q *Queue) Submit(f func(context.Context) error) {
 	if q.err != nil {
 		return
 	}
-	q.tasks = append(q.tasks, f)
+	if q.taken > 0 && len(q.tasks) == cap(q.tasks) { // make room at the end
+		q.tasks = slices.Delete(q.tasks, 0, q.taken)
+		q.taken = 0
+	}
+	q.tasks = append(q.tasks, t)
 	q.change.Broadcast()
 }
 
@@ -59,7 +79,7 @@ func (q *Queue) SubmitFor(l Label, f func(context.Context) error) {
 	if q.Submitted != nil {
 		q.Submitted(l)
 	}
-	q.Submit(func(ctx context.Context) error { return f(WithLabel(ctx, l)) })
+	q.submit(task{f, l, true})
 }
 
 // Wait blocks until all submitted functions have run, or been dropped, and
@@ -67,7 +87,7 @@ func (q *Queue) SubmitFor(l Label, f func(context.Context) error) {
 func (q *Queue) Wait() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.busy || len(q.tasks) > 0 {
+	for q.busy || len(q.tasks) > q.taken {
 		q.change.Wait()
 	}
 	return q.err
@@ -95,49 +115,61 @@ func (q *Queue) fail(err error) {
 func (q *Queue) run() {
 	defer close(q.done)
 	for {
-		f := q.next()
-		if f == nil {
+		t, ok := q.next()
+		if !ok {
 			return
 		}
-		q.call(f)
+		q.call(t)
 	}
 }
 
-// next waits for a function to run; nil means that none will come.
-func (q *Queue) next() func(context.Context) error {
+// drop forgets the functions that have not run. The caller holds mu.
+func (q *Queue) drop() {
+	clear(q.tasks)
+	q.tasks, q.taken = q.tasks[:0], 0
+}
+
+// next waits for a function to run; ok is false when none will come.
+func (q *Queue) next() (t task, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		if q.err != nil {
-			q.tasks = nil
+			q.drop()
 			q.change.Broadcast()
 		}
-		if len(q.tasks) > 0 {
-			f := q.tasks[0]
-			q.tasks[0] = nil
-			q.tasks = q.tasks[1:]
+		if q.taken < len(q.tasks) {
+			t = q.tasks[q.taken]
+			if q.taken++; q.taken == len(q.tasks) {
+				q.drop()
+			}
 			q.busy = true
-			return f
+			return t, true
 		}
 		if q.closed {
-			return nil
+			return t, false
 		}
 		q.change.Wait()
 	}
 }
 
-// call runs f and keeps its error; f that ends its goroutine is one too.
-func (q *Queue) call(f func(context.Context) error) {
-	err := errors.New("queued function did not return")
+// call runs a function and keeps its error; one that ends its goroutine is one
+// too.
+func (q *Queue) call(t task) {
+	err := errNoReturn
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if err != nil {
 			q.fail(err)
-			q.tasks = nil
+			q.drop()
 		}
 		q.busy = false
 		q.change.Broadcast()
 	}()
-	err = f(q.ctx)
+	ctx := q.ctx
+	if t.labelled {
+		ctx = q.labels.On(ctx, t.label)
+	}
+	err = t.f(ctx)
 }

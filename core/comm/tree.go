@@ -1,10 +1,6 @@
 package comm
 
-import (
-	"context"
-
-	"github.com/lockstep-ml/lockstep/kernels"
-)
+import "context"
 
 // algorithm is one rank's part of the float collectives, on the calls of a
 // meeting that all ranks have come to.
@@ -45,12 +41,12 @@ func (tree) allReduce(_ context.Context, c *local, m *meeting) error {
 	if r.Empty() {
 		return nil
 	}
-	slices := make([]kernels.Tensor, len(m.calls))
+	k.parts = k.parts[:0]
 	for i, other := range m.calls {
-		slices[i] = other.dst.Range(r.Lo, r.Hi)
-		k.touch(i != c.rank, 2*slices[i].Len()) // read, and written with the result
+		k.parts = append(k.parts, other.dst.Range(r.Lo, r.Hi))
+		k.touch(i != c.rank, 2*r.Len()) // read, and written with the result
 	}
-	c.be.Reduce(slices, slices, k.reduction)
+	c.be.Reduce(k.parts, k.parts, k.reduction)
 	return nil
 }
 
@@ -60,12 +56,13 @@ func (tree) reduceScatter(_ context.Context, c *local, m *meeting) error {
 	if n == 0 {
 		return nil
 	}
-	src := make([]kernels.Tensor, len(m.calls))
+	k.parts = k.parts[:0]
 	for i, other := range m.calls {
-		src[i] = other.src.Range(k.bounds[c.rank], k.bounds[c.rank+1])
-		k.touch(i != c.rank, src[i].Len())
+		k.parts = append(k.parts, other.src.Range(k.bounds[c.rank], k.bounds[c.rank+1]))
+		k.touch(i != c.rank, n)
 	}
-	c.be.Reduce([]kernels.Tensor{k.dst.As(1, n)}, src, k.reduction)
+	k.whole[0] = k.dst.As(1, n)
+	c.be.Reduce(k.whole[:], k.parts, k.reduction)
 	return nil
 }
 

@@ -22,31 +22,45 @@ type Item struct {
 	EndsWorker, EndsStep bool
 }
 
-// Items cuts a data-parallel rank's share of a step into micro-batches: its
+// Cutter cuts a data-parallel rank's share of every step into micro-batches, in
+// the memory of the step before.
+type Cutter struct {
+	workers []int
+	items   []Item // per worker equally many
+}
+
+// NewCutter makes the cutter of a data-parallel rank under a valid plan.
+func NewCutter(p plan.Plan, c model.Config, dpRank int) *Cutter {
+	return &Cutter{workers: p.RankWorkers(c, dpRank), items: make([]Item, p.MicroBatches)}
+}
+
+// Cut gives the micro-batches of a step, valid until the next call: the rank's
 // workers ascending, each worker's sequences by the shard rule over its
-// micro-batches. sequences gives a worker's share of the global batch.
-func Items(p plan.Plan, c model.Config, dpRank int, sequences func(worker int) ([]data.Sequence, []int64)) []Item {
-	workers := p.RankWorkers(c, dpRank)
-	per := p.MicroBatches / len(workers)
-	items := make([]Item, 0, p.MicroBatches)
-	for i, w := range workers {
+// micro-batches. sequences gives a worker's share of the global batch, whose ids
+// the items keep.
+func (k *Cutter) Cut(sequences func(worker int) ([]data.Sequence, []int64)) []Item {
+	per := len(k.items) / len(k.workers)
+	for i, w := range k.workers {
 		seqs, ids := sequences(w)
 		for j := range per {
-			r := shard.Part{Index: j, Size: per}.Of(len(seqs))
-			it := Item{Worker: w, Index: i, Micro: len(items), IDs: ids[r.Lo:r.Hi], Present: len(seqs) > 0, EndsWorker: j == per-1}
-			it.Batch.Seqs = r.Len()
-			for _, s := range seqs[r.Lo:r.Hi] {
-				it.Batch.Tokens = append(it.Batch.Tokens, s.Tokens...)
-				it.Batch.Targets = append(it.Batch.Targets, s.Targets...)
-				it.Valid += int64(s.Valid)
-			}
-			items = append(items, it)
+			r, micro := shard.Part{Index: j, Size: per}.Of(len(seqs)), i*per+j
+			it := &k.items[micro]
+			*it = Item{Batch: it.Batch, Worker: w, Index: i, Micro: micro, IDs: ids[r.Lo:r.Hi],
+				Present: len(seqs) > 0, EndsWorker: j == per-1, EndsStep: micro == len(k.items)-1}
+			it.fill(seqs[r.Lo:r.Hi])
 		}
 	}
-	if len(items) > 0 {
-		items[len(items)-1].EndsStep = true
+	return k.items
+}
+
+// fill makes the item's batch of seqs.
+func (it *Item) fill(seqs []data.Sequence) {
+	b := &it.Batch
+	*b = model.Batch{Tokens: b.Tokens[:0], Targets: b.Targets[:0], Seqs: len(seqs)}
+	for _, s := range seqs {
+		b.Tokens, b.Targets = append(b.Tokens, s.Tokens...), append(b.Targets, s.Targets...)
+		it.Valid += int64(s.Valid)
 	}
-	return items
 }
 
 // MaxSequences is the largest micro-batch that Items makes of a global batch.

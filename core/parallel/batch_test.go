@@ -68,7 +68,7 @@ func checkItems(t *testing.T, p plan.Plan, c model.Config, n int) {
 	var ids []int64
 	largest := 0
 	for r := range p.DP {
-		items := Items(p, c, r, shareOf(n, workers))
+		items := cutTwice(p, c, r, shareOf(n, workers))
 		if len(items) != p.MicroBatches {
 			t.Fatalf("rank %d has %d micro-batches, want %d", r, len(items), p.MicroBatches)
 		}
@@ -135,4 +135,12 @@ func checkMarks(t *testing.T, p plan.Plan, c model.Config, rank, n int, items []
 			t.Errorf("worker %d takes sequences %v", w, ids)
 		}
 	}
+}
+
+// cutTwice cuts a step after another one, whose memory it takes: nothing of the
+// other is left.
+func cutTwice(p plan.Plan, c model.Config, rank int, share func(w int) ([]data.Sequence, []int64)) []Item {
+	k := NewCutter(p, c, rank)
+	k.Cut(shareOf(3*c.Groups.Data+1, p.Workers(c)))
+	return k.Cut(share)
 }

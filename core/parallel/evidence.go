@@ -34,9 +34,10 @@ func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 	var err error
 	e.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
 		ev, x := proto, at.Range(p.Off+local.Lo-r.Lo, p.Off+local.Hi-r.Lo)
-		d := Digest(e.Backend, p, local, x)
+		d := new(kernels.Digest)
+		AddDigest(d, e.Backend, p, local, x)
 		ev.Kind, ev.Tensor, ev.Unit = trace.KindDigest, p.Name, e.Layout.Units[p.Unit].Name
-		ev.Count, ev.Digest, ev.Once = int64(x.Len()), &d, e.Once && p.Counts
+		ev.Count, ev.Digest, ev.Once = int64(x.Len()), d, e.Once && p.Counts
 		ev.Lo, ev.Hi = int64(p.Off+local.Lo), int64(p.Off+local.Hi)
 		if e.Capture {
 			ev.Data = make(trace.Floats, x.Len())
@@ -49,14 +50,12 @@ func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 	return err
 }
 
-// Digest is the digest of elements local (of this rank's part) of p, which x
-// holds.
-func Digest(be kernels.Backend, p *model.Param, local shard.Range, x kernels.Tensor) kernels.Digest {
-	var d kernels.Digest
+// AddDigest adds to d the digest of elements local (of this rank's part) of p,
+// which x holds.
+func AddDigest(d *kernels.Digest, be kernels.Backend, p *model.Param, local shard.Range, x kernels.Tensor) {
 	p.Places(local, func(r shard.Range, rows, cols int, at kernels.Place) {
-		be.Hash(&d, x.Range(r.Lo-local.Lo, r.Hi-local.Lo).As(rows, cols), at)
+		be.Hash(d, x.Range(r.Lo-local.Lo, r.Hi-local.Lo).As(rows, cols), at)
 	})
-	return d
 }
 
 // Changed records, per parameter in r, the elements that differ between now

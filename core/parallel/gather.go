@@ -19,15 +19,18 @@ type gather struct {
 	s     *sharded
 	shard kernels.Tensor // own elements, as the shards of the gradients lie
 	units []gathered     // by unit; a tied head on the embedding's rank uses unit 0
+
+	labels comm.Labels // of the queue's operations
 }
 
-// gathered is the state of one unit: Sharded (no buffer), being gathered (done
-// open) or Gathered.
+// gathered is the state of one unit.
 type gathered struct {
-	buf  kernels.Tensor
-	done chan struct{} // closed when the gather has ended
-	err  error
-	uses int
+	buf     kernels.Tensor // absent while the unit is sharded
+	waiting bool           // gather is under way: done has not given its value
+	done    chan struct{}  // gives a value when the gather has ended
+	err     error          // read after done
+	uses    int
+	gather  func(context.Context) error
 }
 
 func newGather(s *sharded) (*gather, error) {
@@ -38,7 +41,17 @@ func newGather(s *sharded) (*gather, error) {
 		}
 	}
 	shard, err := s.Meter.Alloc(MemWeights, n)
-	return &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units))}, err
+	g := &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units))}
+	for u := range g.units {
+		st := &g.units[u]
+		st.done = make(chan struct{}, 1)
+		st.gather = func(ctx context.Context) error {
+			defer func() { st.done <- struct{}{} }()
+			st.err = g.collect(ctx, u, st.buf)
+			return st.err
+		}
+	}
+	return g, err
 }
 
 // init builds this rank's own elements.
@@ -93,10 +106,13 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 		}
 	}
 	st := &g.units[src]
-	select {
-	case <-st.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if st.waiting {
+		select {
+		case <-st.done:
+			st.waiting = false
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	if st.err != nil {
 		return fmt.Errorf("gather of unit %s: %w", g.s.layout.Units[src].Name, st.err)
@@ -113,12 +129,12 @@ func (g *gather) record(what string, u int) {
 	unit := &g.s.layout.Units[u]
 	ev := trace.Event{Kind: trace.KindGather, Step: g.s.step, What: what, Unit: unit.Name, Micro: g.s.item.Micro, Count: int64(unit.Len())}
 	if g.s.Poison && what != "gather" {
-		var sum kernels.Digest
+		sum := new(kernels.Digest)
 		g.s.layout.Pieces(unit.Range, func(p *model.Param, local shard.Range) {
 			at := local.Shift(p.Off - unit.Lo)
-			sum.Add(Digest(g.s.be, p, local, g.units[u].buf.Range(at.Lo, at.Hi)))
+			AddDigest(sum, g.s.be, p, local, g.units[u].buf.Range(at.Lo, at.Hi))
 		})
-		ev.Digest = &sum
+		ev.Digest = sum
 	}
 	g.s.Evidence.Record(ev)
 }
@@ -126,21 +142,16 @@ func (g *gather) record(what string, u int) {
 // start begins to gather unit u unless that is under way or done.
 func (g *gather) start(u int) error {
 	st := &g.units[u]
-	if st.done != nil {
+	if !st.buf.Absent() {
 		return nil
 	}
-	unit := &g.s.layout.Units[u]
-	buf, err := g.s.Meter.Alloc(MemWeights, unit.Len())
+	buf, err := g.s.Meter.Borrow(MemWeights, g.s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}
-	*st = gathered{buf: buf, done: make(chan struct{})}
+	st.buf, st.waiting = buf, true
 	g.record("gather", u)
-	g.s.Queue.Submit(func(ctx context.Context) error {
-		defer close(st.done)
-		st.err = g.collect(ctx, u, buf)
-		return st.err
-	})
+	g.s.Queue.Submit(st.gather)
 	return nil
 }
 
@@ -148,10 +159,10 @@ func (g *gather) start(u int) error {
 // broadcast where one rank owns everything.
 func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 	s := g.s
-	for _, i := range s.of(u) {
+	for _, i := range s.within[u] {
 		seg, lo := &s.segs[i], s.layout.Units[u].Lo
 		all := buf.Range(seg.Lo-lo, seg.Hi-lo)
-		lctx := comm.WithLabel(ctx, s.beside(seg.Name, seg.Range))
+		lctx := g.labels.On(ctx, s.beside(seg.Name, seg.Range))
 		root := owner(seg.Bounds)
 		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != "tensors" {
 			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), seg.Bounds); err != nil {
@@ -169,12 +180,12 @@ func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 	return nil
 }
 
-// release ends one use of unit u; after the last the memory is given back,
+// release ends one use of unit u; after the last its memory is given back,
 // poisoned first in checking runs.
 func (g *gather) release(u int) error {
 	src := g.source(u)
 	st := &g.units[src]
-	if st.done == nil || st.uses == 0 {
+	if st.uses == 0 {
 		return fmt.Errorf("release of unit %s: it is sharded, not gathered", g.s.layout.Units[src].Name)
 	}
 	if st.uses--; st.uses > 0 {
@@ -185,7 +196,7 @@ func (g *gather) release(u int) error {
 		g.s.be.Fill(st.buf, math.NaN())
 	}
 	g.s.Model.BindWeights(src, kernels.Tensor{})
-	g.s.Meter.Free(st.buf)
-	*st = gathered{}
+	g.s.Meter.Return(st.buf)
+	st.buf = kernels.Tensor{}
 	return nil
 }

@@ -3,7 +3,6 @@ package parallel
 import (
 	"context"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -22,8 +21,11 @@ type replicated struct {
 	grads   *Counter
 	weights kernels.Tensor
 	moments []kernels.Tensor // of the pieces, one after another
-	pieces  []Piece
-	scatter bool // the flat form of stage 1
+	owned   []shard.Range    // what this rank updates
+	squares [1]Piece
+	scatter bool                          // the flat form of stage 1
+	issued  []kernels.Tensor              // by unit: the gradient that was handed over
+	reduce  []func(context.Context) error // by unit: its all-reduce
 }
 
 func newReplicated(b *base) (*replicated, error) {
@@ -35,8 +37,9 @@ func newReplicated(b *base) (*replicated, error) {
 	if r.grads, err = NewCounter(b.Meter, MemGrads, b.layout.Grads, b.workers); err != nil {
 		return nil, err
 	}
+	r.owned = r.own()
 	n := 0
-	for _, own := range r.own() {
+	for _, own := range r.owned {
 		n += own.Len()
 	}
 	for range b.Moments {
@@ -48,6 +51,10 @@ func newReplicated(b *base) (*replicated, error) {
 	}
 	for _, u := range b.held() {
 		b.Model.BindWeights(u, r.unit(r.weights, u))
+	}
+	r.issued = make([]kernels.Tensor, len(b.layout.Units))
+	for u := range b.layout.Units {
+		r.reduce = append(r.reduce, func(ctx context.Context) error { return r.Overlap.AllReduce(ctx, r.issued[u], kernels.Sum) })
 	}
 	return r, nil
 }
@@ -82,7 +89,7 @@ func (r *replicated) Init(ctx context.Context, fill func(*model.Param, shard.Ran
 	})
 	for _, u := range r.held() {
 		unit := &r.layout.Units[u]
-		if err := r.DP.Broadcast(comm.WithLabel(ctx, r.label(unit.Name, unit.Range)), r.unit(r.weights, u), 0); err != nil {
+		if err := r.DP.Broadcast(r.on(ctx, unit.Name, unit.Range), r.unit(r.weights, u), 0); err != nil {
 			return err
 		}
 	}
@@ -125,10 +132,9 @@ func (r *replicated) After(_ context.Context, u int, ph model.Phase) error {
 
 // issue hands the all-reduce of unit u to the queue.
 func (r *replicated) issue(u int) {
-	unit, x := &r.layout.Units[u], r.unit(r.grads.Acc(), u)
-	r.Queue.SubmitFor(r.beside(unit.Name, unit.Range), func(ctx context.Context) error {
-		return r.Overlap.AllReduce(ctx, x, kernels.Sum)
-	})
+	unit := &r.layout.Units[u]
+	r.issued[u] = r.unit(r.grads.Acc(), u)
+	r.Queue.SubmitFor(r.beside(unit.Name, unit.Range), r.reduce[u])
 }
 
 func (r *replicated) Finish(ctx context.Context) error {
@@ -139,7 +145,7 @@ func (r *replicated) Finish(ctx context.Context) error {
 		for i := range r.segs {
 			s, own := &r.segs[i], r.segs[i].Own(r.DP.Rank())
 			src, dst := r.grads.Acc().Range(s.Lo, s.Hi), r.grads.Acc().Range(own.Lo, own.Hi)
-			if err := r.DP.ReduceScatter(comm.WithLabel(ctx, r.label(s.Name, s.Range)), dst, src, s.Bounds, kernels.Sum); err != nil {
+			if err := r.DP.ReduceScatter(r.on(ctx, s.Name, s.Range), dst, src, s.Bounds, kernels.Sum); err != nil {
 				return err
 			}
 		}
@@ -147,20 +153,17 @@ func (r *replicated) Finish(ctx context.Context) error {
 	if !r.Model.Part().Last {
 		return nil
 	}
-	return r.DP.AllReduce(comm.WithLabel(ctx, r.label(trace.Loss, shard.Range{Hi: 1})), r.loss.Acc(), kernels.Sum)
+	return r.DP.AllReduce(r.on(ctx, trace.Loss, shard.Range{Hi: 1}), r.loss.Acc(), kernels.Sum)
 }
 
 // Pieces binds the owned ranges to the accumulator as it stands.
 func (r *replicated) Pieces() []Piece {
 	r.pieces = r.pieces[:0]
 	off := 0
-	for _, own := range r.own() {
-		p := Piece{Range: own, W: r.weights.Range(own.Lo, own.Hi), G: r.grads.Acc().Range(own.Lo, own.Hi)}
-		for _, m := range r.moments {
-			p.M = append(p.M, m.Range(off, off+own.Len()))
-		}
-		off += own.Len()
-		r.pieces = append(r.pieces, p)
+	for _, own := range r.owned {
+		at := shard.Range{Lo: off, Hi: off + own.Len()}
+		r.pieces.add(own, r.weights.Range(own.Lo, own.Hi), r.grads.Acc().Range(own.Lo, own.Hi), r.moments, at)
+		off = at.Hi
 	}
 	return r.pieces
 }
@@ -171,7 +174,8 @@ func (r *replicated) Squares() []Piece {
 		return r.Pieces()
 	}
 	x := shard.Part{Index: r.DP.Rank(), Size: r.DP.Size()}.Of(r.layout.Owned)
-	return []Piece{{Range: x, G: r.grads.Acc().Range(x.Lo, x.Hi)}}
+	r.squares[0] = Piece{Range: x, G: r.grads.Acc().Range(x.Lo, x.Hi)}
+	return r.squares[:]
 }
 
 func (r *replicated) Tied(head bool) (grads, weights []kernels.Tensor) {
@@ -203,12 +207,12 @@ func (r *replicated) Publish(ctx context.Context) error {
 		if s.Source {
 			continue
 		}
-		lctx, all, own := comm.WithLabel(ctx, r.label(s.Name, s.Range)), r.weights.Range(s.Lo, s.Hi), s.Own(r.DP.Rank())
+		ctx, all, own := r.on(ctx, s.Name, s.Range), r.weights.Range(s.Lo, s.Hi), s.Own(r.DP.Rank())
 		var err error
 		if r.scatter {
-			err = r.DP.AllGather(lctx, all, r.weights.Range(own.Lo, own.Hi), s.Bounds)
+			err = r.DP.AllGather(ctx, all, r.weights.Range(own.Lo, own.Hi), s.Bounds)
 		} else {
-			err = r.DP.Broadcast(lctx, all, owner(s.Bounds))
+			err = r.DP.Broadcast(ctx, all, owner(s.Bounds))
 		}
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -21,6 +20,7 @@ type sharded struct {
 	*base
 	shards  *Counter         // own elements of every segment, one after another
 	off     []int            // where each segment's own elements start
+	within  [][]int          // by unit: the segments that lie in it
 	full    kernels.Tensor   // full gradient where a worker has several micro-batches
 	unitG   []kernels.Tensor // full gradient of each unit that is in its backward pass
 	weights kernels.Tensor   // stage 2: all of them
@@ -38,6 +38,9 @@ func newSharded(b *base) (*sharded, error) {
 		if !b.segs[i].Source {
 			s.owned = n
 		}
+	}
+	for u := range b.layout.Units {
+		s.within = append(s.within, b.inUnit(u))
 	}
 	var err error
 	if b.Plan.Zero == 2 {
@@ -74,11 +77,11 @@ func (s *sharded) at(i int) shard.Range {
 	return shard.Range{Lo: s.off[i], Hi: s.off[i] + s.segs[i].Own(s.DP.Rank()).Len()}
 }
 
-// of lists the segments that lie in unit u.
-func (s *sharded) of(u int) []int {
+// inUnit lists the segments that lie in unit u.
+func (b *base) inUnit(u int) []int {
 	var out []int
-	for i := range s.segs {
-		if s.segs[i].Unit == u {
+	for i := range b.segs {
+		if b.segs[i].Unit == u {
 			out = append(out, i)
 		}
 	}
@@ -95,7 +98,7 @@ func (s *sharded) Init(ctx context.Context, fill func(*model.Param, shard.Range,
 	})
 	for _, u := range s.held() {
 		r := s.layout.Units[u].Range
-		if err := s.DP.Broadcast(comm.WithLabel(ctx, s.label(s.layout.Units[u].Name, r)), s.weights.Range(r.Lo, r.Hi), 0); err != nil {
+		if err := s.DP.Broadcast(s.on(ctx, s.layout.Units[u].Name, r), s.weights.Range(r.Lo, r.Hi), 0); err != nil {
 			return err
 		}
 	}
@@ -123,8 +126,7 @@ func (s *sharded) EndWorker(ctx context.Context, it *Item) error {
 		if !it.Present {
 			s.be.Fill(s.loss.Acc(), math.Copysign(0, -1))
 		}
-		label := s.label(trace.Loss, shard.Range{Hi: 1})
-		if err := s.DP.AllReduce(comm.WithLabel(ctx, label), s.loss.Acc(), kernels.Sum); err != nil {
+		if err := s.DP.AllReduce(s.on(ctx, trace.Loss, shard.Range{Hi: 1}), s.loss.Acc(), kernels.Sum); err != nil {
 			return err
 		}
 	}
@@ -143,10 +145,11 @@ func (s *sharded) Before(ctx context.Context, u int, ph model.Phase) error {
 	if ph == model.Forward || !s.full.Absent() {
 		return nil
 	}
-	g, err := s.Meter.Alloc(MemGrads, s.layout.Units[u].Len())
+	g, err := s.Meter.Borrow(MemGrads, s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}
+	s.be.Fill(g, 0)
 	s.unitG[u] = g
 	s.Model.BindGrads(u, g)
 	return nil
@@ -168,23 +171,23 @@ func (s *sharded) After(ctx context.Context, u int, ph model.Phase) error {
 }
 
 // scatter reduce-scatters the worker's gradient of unit u onto the shards and
-// folds earlier rounds in; the full gradient is freed.
+// folds earlier rounds in; the full gradient is given back.
 func (s *sharded) scatter(ctx context.Context, u int) error {
 	g, lo := s.unitG[u], s.layout.Units[u].Lo
 	if !s.item.Present {
 		s.be.Fill(g, math.Copysign(0, -1))
 	}
 	s.Evidence.Record(trace.Event{Kind: trace.KindIssue, Step: s.step, Unit: s.layout.Units[u].Name})
-	for _, i := range s.of(u) {
+	for _, i := range s.within[u] {
 		seg, at := &s.segs[i], s.at(i)
 		src, dst := g.Range(seg.Lo-lo, seg.Hi-lo), s.shards.Acc().Range(at.Lo, at.Hi)
-		if err := s.DP.ReduceScatter(comm.WithLabel(ctx, s.label(seg.Name, seg.Range)), dst, src, seg.Bounds, kernels.Sum); err != nil {
+		if err := s.DP.ReduceScatter(s.on(ctx, seg.Name, seg.Range), dst, src, seg.Bounds, kernels.Sum); err != nil {
 			return err
 		}
 		s.shards.Fold(at, s.item.Index)
 	}
 	if s.full.Absent() {
-		s.Meter.Free(g)
+		s.Meter.Return(g)
 		s.unitG[u] = kernels.Tensor{}
 		s.Model.BindGrads(u, kernels.Tensor{})
 	}
@@ -195,19 +198,15 @@ func (s *sharded) scatter(ctx context.Context, u int) error {
 func (s *sharded) Finish(context.Context) error { return s.Queue.Wait() }
 
 func (s *sharded) Pieces() []Piece {
-	var out []Piece
+	s.pieces = s.pieces[:0]
 	for i := range s.segs {
 		own, at := s.segs[i].Own(s.DP.Rank()), s.at(i)
 		if s.segs[i].Source || own.Empty() {
 			continue
 		}
-		p := Piece{Range: own, W: s.weightAt(i), G: s.shards.Acc().Range(at.Lo, at.Hi)}
-		for _, m := range s.moments {
-			p.M = append(p.M, m.Range(at.Lo, at.Hi))
-		}
-		out = append(out, p)
+		s.pieces.add(own, s.weightAt(i), s.shards.Acc().Range(at.Lo, at.Hi), s.moments, at)
 	}
-	return out
+	return s.pieces
 }
 
 // weightAt is where segment i's own weights lie.
@@ -227,7 +226,7 @@ func (s *sharded) Tied(head bool) (grads, weights []kernels.Tensor) {
 	if head {
 		u = len(s.layout.Units) - 1
 	}
-	for _, i := range s.of(u) {
+	for _, i := range s.within[u] {
 		at := s.at(i)
 		grads = append(grads, s.shards.Acc().Range(at.Lo, at.Hi))
 		if s.gather != nil && s.segs[i].Hi <= s.layout.Weights {
@@ -249,7 +248,7 @@ func (s *sharded) Publish(ctx context.Context) error {
 		if seg.Source {
 			continue
 		}
-		if err := s.DP.AllGather(comm.WithLabel(ctx, s.label(seg.Name, seg.Range)), s.weights.Range(seg.Lo, seg.Hi), s.weightAt(i), seg.Bounds); err != nil {
+		if err := s.DP.AllGather(s.on(ctx, seg.Name, seg.Range), s.weights.Range(seg.Lo, seg.Hi), s.weightAt(i), seg.Bounds); err != nil {
 			return err
 		}
 	}

@@ -33,9 +33,10 @@ type Updater interface {
 	Finish(ctx context.Context) error
 	// Loss is the summed loss of the global batch after Finish (last stage).
 	Loss() kernels.Tensor
-	// Pieces are what this rank updates.
+	// Pieces are what this rank updates. The list is valid until the next call.
 	Pieces() []Piece
-	// Squares are the pieces whose squares this rank adds to the global norm.
+	// Squares are the pieces whose squares this rank adds to the global norm; they
+	// may share the list of Pieces.
 	Squares() []Piece
 	// Tied gives the pieces of the embedding's (head false) or the tied head's
 	// gradient and, after Publish, weights that this rank holds; the two lists
@@ -106,6 +107,26 @@ type base struct {
 	loss    *Counter
 	step    int
 	item    *Item
+	labels  comm.Labels // of operations on DP
+	pieces  pieceList
+}
+
+// pieceList is a list of pieces that is made again and again in place: where a
+// piece's gradient lies may change from step to step.
+type pieceList []Piece
+
+// add appends a piece whose moments lie at at in each of moments.
+func (l *pieceList) add(own shard.Range, w, g kernels.Tensor, moments []kernels.Tensor, at shard.Range) {
+	n := len(*l)
+	if n == cap(*l) {
+		*l = append(*l, Piece{})
+	}
+	*l = (*l)[:n+1]
+	p := &(*l)[n]
+	*p = Piece{Range: own, W: w, G: g, M: p.M[:0]}
+	for _, m := range moments {
+		p.M = append(p.M, m.Range(at.Lo, at.Hi))
+	}
 }
 
 func (b *base) Begin(step int)       { b.step = step }
@@ -126,6 +147,11 @@ func (b *base) leaf(u int, grad kernels.Tensor) error {
 	ev := *b.Evidence
 	ev.Once, ev.Capture = true, false
 	return ev.Digests(trace.Event{Step: b.step, What: trace.WorkerGrad, Worker: b.item.Worker}, grad, b.layout.Units[u].Range)
+}
+
+// on labels an operation on DP that moves elements r.
+func (b *base) on(ctx context.Context, name string, r shard.Range) context.Context {
+	return b.labels.On(ctx, b.label(name, r))
 }
 
 // label describes an operation on elements r for its record.

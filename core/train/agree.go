@@ -22,7 +22,7 @@ func (r *rank) agree(ctx context.Context, step int) error {
 	if !r.cfg.Evidence.Digests || r.dp.Size() == 1 {
 		return nil
 	}
-	ctx = comm.WithLabel(ctx, comm.Label{Group: "dp", Tensor: "agree", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: "dp", Tensor: "agree", Step: step})
 	states := r.replicas()
 	var mine []byte
 	for _, s := range states {
@@ -91,7 +91,7 @@ func (s *state) digest(be kernels.Backend, x shard.Range) kernels.Digest {
 	var d kernels.Digest
 	s.layout.Pieces(x, func(p *model.Param, local shard.Range) {
 		at := local.Shift(p.Off - s.Lo)
-		d.Add(parallel.Digest(be, p, local, s.at.Range(at.Lo, at.Hi)))
+		parallel.AddDigest(&d, be, p, local, s.at.Range(at.Lo, at.Hi))
 	})
 	return d
 }

@@ -86,7 +86,7 @@ func (r *rank) digests() map[string]kernels.Digest {
 		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
 			if q.Counts {
 				x := local.Shift(q.Off - p.Lo)
-				d.Add(parallel.Digest(r.be, q, local, at.Range(x.Lo, x.Hi)))
+				parallel.AddDigest(&d, r.be, q, local, at.Range(x.Lo, x.Hi))
 			}
 		})
 		out[what] = d

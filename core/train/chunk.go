@@ -24,6 +24,7 @@ type chunk struct {
 	free  []*model.Acts    // activations of no micro-batch
 	held  map[int]*model.Acts
 	edges []kernels.Tensor // buffers between stages that are not in use
+	run   []kernels.Tensor // moments of the elements that an update is about
 	at    place
 }
 
@@ -63,18 +64,19 @@ func (c *chunk) reducer(group string, g comm.Communicator) model.Reducer {
 	if g.Size() == 1 {
 		return nil
 	}
-	return &labelled{c, group, g}
+	return &labelled{c: c, group: group, Communicator: g}
 }
 
 type labelled struct {
 	c     *chunk
 	group string
 	comm.Communicator
+	labels comm.Labels
 }
 
 func (l *labelled) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 	label := comm.Label{Group: l.group, Tensor: l.c.at.unit, Step: l.c.at.step, Hi: int64(x.Len())}
-	return l.Communicator.AllReduce(comm.WithLabel(ctx, label), x, op)
+	return l.Communicator.AllReduce(l.labels.On(ctx, label), x, op)
 }
 
 // Before implements model.Hooks: it notes where the model is.
@@ -177,11 +179,11 @@ func (c *chunk) apply(s optim.Step) {
 				return
 			}
 			lo, hi := run.Lo-p.Lo, run.Hi-p.Lo
-			m := make([]kernels.Tensor, len(p.M))
-			for i, t := range p.M {
-				m[i] = t.Range(lo, hi)
+			c.run = c.run[:0]
+			for _, t := range p.M {
+				c.run = append(c.run, t.Range(lo, hi))
 			}
-			c.r.opt.Update(c.r.be, p.W.Range(lo, hi), p.G.Range(lo, hi), m, decays, s)
+			c.r.opt.Update(c.r.be, p.W.Range(lo, hi), p.G.Range(lo, hi), c.run, decays, s)
 		}
 		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
 			x := local.Shift(q.Off)

@@ -26,8 +26,9 @@ func Schedule(p plan.Plan, m int) (schedule.Schedule, error) {
 
 // stage runs one rank's actions of a step.
 type stage struct {
-	r     *rank
-	items []parallel.Item
+	r       *rank
+	actions []schedule.Action
+	items   []parallel.Item
 	// acts holds inputs that have arrived, until the forward pass takes them.
 	acts map[[2]int]*model.Acts
 	// grads holds output gradients that have arrived, and input gradients that
@@ -41,19 +42,26 @@ const (
 	leaving
 )
 
-// pipeline runs the micro-batches by the plan's schedule.
-func (r *rank) pipeline(ctx context.Context, items []parallel.Item) error {
-	sched, err := Schedule(r.cfg.Plan, len(items))
+// newStage makes the stage follow the plan's schedule.
+func (r *rank) newStage() (*stage, error) {
+	sched, err := Schedule(r.cfg.Plan, r.cfg.Plan.MicroBatches)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.parts.Schedule != nil {
 		sched = r.parts.Schedule(r.id, sched)
 	}
-	s := &stage{r: r, items: items, acts: map[[2]int]*model.Acts{}, grads: map[[3]int]kernels.Tensor{}}
-	for _, a := range sched.Stages[r.mesh.At.PP] {
-		if a.Micro < 0 || a.Micro >= len(items) || a.Chunk < 0 || a.Chunk >= len(r.chunks) {
-			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(items), len(r.chunks))
+	return &stage{r: r, actions: sched.Stages[r.mesh.At.PP], acts: map[[2]int]*model.Acts{}, grads: map[[3]int]kernels.Tensor{}}, nil
+}
+
+// step runs the micro-batches.
+func (s *stage) step(ctx context.Context, items []parallel.Item) error {
+	s.items = items
+	clear(s.acts)
+	clear(s.grads)
+	for _, a := range s.actions {
+		if a.Micro < 0 || a.Micro >= len(items) || a.Chunk < 0 || a.Chunk >= len(s.r.chunks) {
+			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(items), len(s.r.chunks))
 		}
 		if err := s.run(ctx, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
@@ -184,7 +192,7 @@ func (s *stage) receive(ctx context.Context, a schedule.Action, x kernels.Tensor
 }
 
 func (s *stage) label(ctx context.Context, a schedule.Action) context.Context {
-	return comm.WithLabel(ctx, comm.Label{Group: "pp", Tensor: a.Kind.String(), Step: s.r.chunks[0].at.step})
+	return s.r.labels.On(ctx, comm.Label{Group: "pp", Tensor: a.Kind.String(), Step: s.r.chunks[0].at.step})
 }
 
 // message records what crosses a boundary: both sides digest what they have.

@@ -39,12 +39,19 @@ type rank struct {
 	opt     optim.Optimizer
 	meter   parallel.Meter
 	queue   *comm.Queue // of overlap: one for all chunks, as a communicator has one operation at a time
+	labels  comm.Labels // of this goroutine's operations, but those of updaters and models
 	chunks  []*chunk    // in the order of the layers
-	seqs    int         // capacity of a micro-batch
-	counter int         // optimizer steps taken
-	first   int         // first step of this run: 0, or where a checkpoint goes on
+	cutter  *parallel.Cutter
+	stage   *stage // of a pipeline
+	seqs    int    // capacity of a micro-batch
+	counter int    // optimizer steps taken
+	first   int    // first step of this run: 0, or where a checkpoint goes on
 	losses  []float64
 	told    Progress // what progress says of the step's update
+
+	// What all-reduces of integers work on.
+	tokens  [1]uint64
+	squares kernels.SquareSum
 }
 
 // run builds the rank and takes all steps.
@@ -101,6 +108,7 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 	r.queue = comm.NewQueue(ctx)
 	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
 	r.seqs = parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
+	r.cutter = parallel.NewCutter(cfg.Plan, cfg.Model, r.dp.Rank())
 	for _, part := range cfg.Plan.Parts(cfg.Model, r.mesh.At) {
 		c, err := r.newChunk(part)
 		if err != nil {
@@ -108,12 +116,15 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		}
 		r.chunks = append(r.chunks, c)
 	}
-	return nil
+	if r.mesh.PP.Size() > 1 {
+		r.stage, err = r.newStage()
+	}
+	return err
 }
 
 // decorate applies the run's decorators to this rank's parts.
 func (r *rank) decorate(set *data.Set) (err error) {
-	r.source = &setSource{set: set, step: -1}
+	r.source = &setSource{set: set}
 	if r.opt, err = optim.New(r.cfg.Optimizer); err != nil {
 		return err
 	}
@@ -138,26 +149,6 @@ func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
 		return nil
 	}
 	return func(s []parallel.Segment) []parallel.Segment { return r.parts.Segments(r.id, s) }
-}
-
-// setSource is the plain source: the set, interleaved over logical workers.
-type setSource struct {
-	set  *data.Set
-	step int // whose global batch all and ids are
-	all  []data.Sequence
-	ids  []int
-}
-
-func (s *setSource) Sequences(step, worker, workers int) ([]data.Sequence, []int64) {
-	if step != s.step {
-		s.step, s.all, s.ids = step, s.set.Step(step), s.set.IDs(step)
-	}
-	var seqs []data.Sequence
-	var out []int64
-	for _, i := range (shard.Part{Index: worker, Size: workers}).Interleave(len(s.all)) {
-		seqs, out = append(seqs, s.all[i]), append(out, int64(s.ids[i]))
-	}
-	return seqs, out
 }
 
 // start makes the initial weights and proves that all replicas have them.
@@ -219,7 +210,7 @@ func (r *rank) step(ctx context.Context, step int) error {
 		c.Begin(step)
 	}
 	workers := r.cfg.Plan.Workers(r.cfg.Model)
-	items := parallel.Items(r.cfg.Plan, r.cfg.Model, r.dp.Rank(), func(w int) ([]data.Sequence, []int64) {
+	items := r.cutter.Cut(func(w int) ([]data.Sequence, []int64) {
 		return r.source.Sequences(step, w, workers)
 	})
 	n, err := r.countTokens(ctx, step, items)
@@ -260,9 +251,10 @@ func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item)
 		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: it.Worker, Micro: it.Micro, IDs: it.IDs, Count: it.Valid})
 		sum += it.Valid
 	}
-	n := []uint64{uint64(sum)}
+	n := r.tokens[:]
+	n[0] = uint64(sum)
 	label := comm.Label{Group: "dp", Tensor: "tokens", Step: step}
-	if err := r.dp.AllReduceInt(comm.WithLabel(ctx, label), n, kernels.Sum); err != nil {
+	if err := r.dp.AllReduceInt(r.labels.On(ctx, label), n, kernels.Sum); err != nil {
 		return 0, err
 	}
 	r.log.Record(trace.Event{Kind: trace.KindTokens, Step: step, Count: int64(n[0])})
@@ -275,7 +267,7 @@ func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item)
 // passes runs every micro-batch forward and backward.
 func (r *rank) passes(ctx context.Context, items []parallel.Item) error {
 	if r.mesh.PP.Size() > 1 {
-		return r.pipeline(ctx, items)
+		return r.stage.step(ctx, items)
 	}
 	c := r.chunks[0]
 	for i := range items {
@@ -381,15 +373,16 @@ func (r *rank) recordGrads(step int) error {
 // norm is the global gradient norm: every rank sums the squares that it answers
 // for, and an integer all-reduce adds them exactly.
 func (r *rank) norm(ctx context.Context, step int) (float64, error) {
-	var sum kernels.SquareSum
+	sum := &r.squares
+	*sum = kernels.SquareSum{}
 	for _, c := range r.chunks {
-		c.squares(&sum)
+		c.squares(sum)
 	}
 	label := comm.Label{Group: "world", Tensor: trace.Norm, Step: step}
-	if err := r.mesh.World.AllReduceInt(comm.WithLabel(ctx, label), sum[:], kernels.Sum); err != nil {
+	if err := r.mesh.World.AllReduceInt(r.labels.On(ctx, label), sum[:], kernels.Sum); err != nil {
 		return 0, err
 	}
-	return optim.Norm(&sum), nil
+	return optim.Norm(sum), nil
 }
 
 // apply updates what this rank owns and brings the weights to all that hold

@@ -23,7 +23,7 @@ func (r *rank) joinTied(ctx context.Context, step int) error {
 		}
 		return nil
 	}
-	ctx = comm.WithLabel(ctx, comm.Label{Group: "pp", Tensor: "tied gradient", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: "pp", Tensor: "tied gradient", Step: step})
 	if last != nil {
 		head, _ := last.Tied(true)
 		return r.sendAll(ctx, head, 0)
@@ -42,11 +42,11 @@ func (r *rank) joinTied(ctx context.Context, step int) error {
 
 // receiveAdd adds what the last stage sends to x.
 func (r *rank) receiveAdd(ctx context.Context, x kernels.Tensor) error {
-	buf, err := r.meter.Alloc(parallel.MemOther, x.Len())
+	buf, err := r.meter.Borrow(parallel.MemOther, x.Len())
 	if err != nil {
 		return err
 	}
-	defer r.meter.Free(buf)
+	defer r.meter.Return(buf)
 	if err := r.mesh.PP.Recv(ctx, buf, r.mesh.PP.Size()-1); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *rank) copyTied(ctx context.Context, step int) error {
 	if !r.cfg.Model.Tied || (first != nil && last != nil) {
 		return nil
 	}
-	ctx = comm.WithLabel(ctx, comm.Label{Group: "pp", Tensor: "tied weight", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: "pp", Tensor: "tied weight", Step: step})
 	if first != nil {
 		_, embed := first.Tied(false)
 		return r.sendAll(ctx, embed, r.mesh.PP.Size()-1)
