@@ -27,7 +27,7 @@ campaign: ## every variant of both fixtures under every plan of the table: one a
 	$(GO) test -timeout 2h ./property/products -run 'TestOneAnswer|TestVariants' -v -campaign
 
 .PHONY: check
-check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-race ## run every check of the sources; each also runs alone
+check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
 
 .PHONY: check-format
 check-format: ## gofmt has nothing to change
@@ -67,6 +67,14 @@ check-fused: ## only the fma helpers may contain fused instructions, on amd64 (v
 check-numeric: ## the numeric tests pass when the compiler may fuse (GOAMD64=v3)
 	GOAMD64=v3 $(GO) test $(NUMERIC)
 
+.PHONY: check-isa
+check-isa: ## nano and odd give their golden fingerprints on every instruction set, at GOAMD64=v1 and v3, on one thread and two
+	$(GO) run ./internal/portable
+
+.PHONY: check-arm64
+check-arm64: ## the same for arm64, elsewhere under qemu-user (Debian: apt-get install qemu-user)
+	$(GO) run ./internal/portable -arch arm64
+
 .PHONY: check-authors
 check-authors: ## the example for authors of other trainers builds and passes as a module of its own
 	$(GO) test -count=1 ./property/authors
@@ -76,12 +84,23 @@ check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
 
 .PHONY: golden-fingerprints
-golden-fingerprints: ## record the fingerprints and learning rates of training anew
-	$(GO) test -count=1 ./golden -run 'Test(Fingerprints|Schedules)$$' -update
+golden-fingerprints: ## record the fingerprints and learning rates of training anew, with plain Go (many minutes)
+	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules)$$' -update
 
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)
 	python3 golden/reference/make_reference.py
+
+PYTHON ?= python3
+
+.PHONY: bench
+bench: ## time kernels and training steps, and what the canonical order and verification cost (many minutes)
+	$(GO) test -run '^$$' -bench . ./kernels/cpu ./benchmarks/step
+	$(GO) run ./benchmarks/costs
+
+.PHONY: bench-peers
+bench-peers: ## time them in turn with OpenBLAS, PyTorch and copies (needs libopenblas-dev, and torch in PYTHON)
+	$(GO) run ./benchmarks/peers -peers openblas,torch,copy,training -python $(PYTHON)
 
 .PHONY: fmt
 fmt: ## format the sources
