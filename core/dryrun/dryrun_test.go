@@ -152,7 +152,7 @@ func figures(k dryrun.Ranks) map[string]int64 {
 	m := k.Memory
 	full := m.FullGradient // kept between steps only where a worker has several micro-batches
 	out := map[string]int64{"weights": m.Weights, "weights peak": m.Weights + m.Gathered, "moments": m.Moments, "moments peak": m.Moments,
-		"grads peak": m.Gradients + full, "state peak": m.State}
+		"grads peak": m.Gradients + full, "state peak": m.State, "activations": m.Activations, "activations peak": m.Activations, "other peak": m.Work}
 	for g, n := range k.Sent {
 		out["sent "+g] = n
 	}
@@ -165,7 +165,7 @@ func measured(events []trace.Event) map[string]int64 {
 		switch {
 		case e.Step != 1:
 		case e.Kind == trace.KindMemory:
-			if e.What != "grads" && e.What != "state" {
+			if e.What != "grads" && e.What != "state" && e.What != "other" { // what these have at the end of a step passes away
 				out[e.What] = e.Count
 			}
 			out[e.What+" peak"] = e.Bytes
