@@ -738,7 +738,8 @@ row:
 
 nextstream:
 	CMPQ        AX, $0x20
-	JLT         nextfence
+	JLT         nextlanes
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Z6
 	VMOVUPS     (SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z7
@@ -746,6 +747,7 @@ nextstream:
 	VMULPS      Z8, Z7, Z7
 	VMOVNTPS    Z7, (BX)(CX*1)
 	VFMADD231PS Z6, Z6, Z4
+	PREFETCHT0  4160(R9)(CX*1)
 	VMOVUPS     64(R9)(CX*1), Z6
 	VMOVUPS     64(SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z7
@@ -757,12 +759,10 @@ nextstream:
 	SUBQ        $0x20, AX
 	JMP         nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ        AX, $0x20
 	JLT         nextfew
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Z6
 	VMOVUPS     (SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z7
@@ -770,6 +770,7 @@ nextlanes:
 	VMULPS      Z8, Z7, Z7
 	VMOVUPS     Z7, (BX)(CX*1)
 	VFMADD231PS Z6, Z6, Z4
+	PREFETCHT0  4160(R9)(CX*1)
 	VMOVUPS     64(R9)(CX*1), Z6
 	VMOVUPS     64(SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z7
@@ -784,6 +785,7 @@ nextlanes:
 nextfew:
 	CMPQ        AX, $0x10
 	JLT         nextrest0
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Z6
 	VMOVUPS     (SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z7
@@ -795,6 +797,7 @@ nextfew:
 	SUBQ        $0x10, AX
 	CMPQ        AX, $0x10
 	JLT         nextrest1
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Z6
 	VMOVUPS     (SI)(CX*1), Z7
 	VMULPS      Z3, Z7, Z3
@@ -1110,7 +1113,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Z6
 	VMOVUPS      (R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1125,6 +1130,8 @@ nextstream:
 	VFNMADD231PS Z2, Z7, Z6
 	VMULPS       Z3, Z6, Z6
 	VMOVNTPS     Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R10)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
 	VMOVUPS      64(R11)(CX*1), Z6
 	VMOVUPS      64(R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1143,12 +1150,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Z6
 	VMOVUPS      (R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1163,6 +1169,8 @@ nextlanes:
 	VFNMADD231PS Z2, Z7, Z6
 	VMULPS       Z3, Z6, Z6
 	VMOVUPS      Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R10)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
 	VMOVUPS      64(R11)(CX*1), Z6
 	VMOVUPS      64(R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1184,6 +1192,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x10
 	JLT          nextrest0
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Z6
 	VMOVUPS      (R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1202,6 +1212,8 @@ nextfew:
 	SUBQ         $0x10, AX
 	CMPQ         AX, $0x10
 	JLT          nextrest1
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Z6
 	VMOVUPS      (R10)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1496,7 +1508,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1513,6 +1527,8 @@ nextstream:
 	VMOVUPS      (R10)(CX*1), Z7
 	VADDPS       Z6, Z7, Z6
 	VMOVNTPS     Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Z6
 	VMOVUPS      64(R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1533,12 +1549,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1555,6 +1570,8 @@ nextlanes:
 	VMOVUPS      (R10)(CX*1), Z7
 	VADDPS       Z6, Z7, Z6
 	VMOVUPS      Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Z6
 	VMOVUPS      64(R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1578,6 +1595,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x10
 	JLT          nextrest0
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1598,6 +1617,8 @@ nextfew:
 	SUBQ         $0x10, AX
 	CMPQ         AX, $0x10
 	JLT          nextrest1
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1931,7 +1952,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1949,6 +1972,8 @@ nextstream:
 	VFNMADD231PS Z2, Z7, Z6
 	VMULPS       Z3, Z6, Z6
 	VMOVNTPS     Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Z6
 	VMOVUPS      64(R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1970,12 +1995,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -1993,6 +2017,8 @@ nextlanes:
 	VFNMADD231PS Z2, Z7, Z6
 	VMULPS       Z3, Z6, Z6
 	VMOVUPS      Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Z6
 	VMOVUPS      64(R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2017,6 +2043,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x10
 	JLT          nextrest0
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2038,6 +2066,8 @@ nextfew:
 	SUBQ         $0x10, AX
 	CMPQ         AX, $0x10
 	JLT          nextrest1
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Z6
 	VMOVUPS      (R11)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2359,7 +2389,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Z6
 	VMOVUPS      (R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2379,6 +2411,8 @@ nextstream:
 	VMOVUPS      (R10)(CX*1), Z7
 	VADDPS       Z6, Z7, Z6
 	VMOVNTPS     Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
+	PREFETCHT0   4160(R13)(CX*1)
 	VMOVUPS      64(R13)(CX*1), Z6
 	VMOVUPS      64(R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2402,12 +2436,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Z6
 	VMOVUPS      (R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2427,6 +2460,8 @@ nextlanes:
 	VMOVUPS      (R10)(CX*1), Z7
 	VADDPS       Z6, Z7, Z6
 	VMOVUPS      Z6, (BX)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
+	PREFETCHT0   4160(R13)(CX*1)
 	VMOVUPS      64(R13)(CX*1), Z6
 	VMOVUPS      64(R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2453,6 +2488,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x10
 	JLT          nextrest0
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Z6
 	VMOVUPS      (R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -2476,6 +2513,8 @@ nextfew:
 	SUBQ         $0x10, AX
 	CMPQ         AX, $0x10
 	JLT          nextrest1
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Z6
 	VMOVUPS      (R12)(CX*1), Z7
 	VMULPS       Z1, Z7, Z7
@@ -4926,7 +4965,8 @@ row:
 
 nextstream:
 	CMPQ        AX, $0x20
-	JLT         nextfence
+	JLT         nextlanes
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -4941,6 +4981,7 @@ nextstream:
 	VMULPS      Y7, Y6, Y6
 	VMOVNTPS    Y6, 32(BX)(CX*1)
 	VFMADD231PS Y5, Y5, Y2
+	PREFETCHT0  4160(R9)(CX*1)
 	VMOVUPS     64(R9)(CX*1), Y5
 	VMOVUPS     64(SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -4959,12 +5000,10 @@ nextstream:
 	SUBQ        $0x20, AX
 	JMP         nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ        AX, $0x20
 	JLT         nextfew
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -4979,6 +5018,7 @@ nextlanes:
 	VMULPS      Y7, Y6, Y6
 	VMOVUPS     Y6, 32(BX)(CX*1)
 	VFMADD231PS Y5, Y5, Y2
+	PREFETCHT0  4160(R9)(CX*1)
 	VMOVUPS     64(R9)(CX*1), Y5
 	VMOVUPS     64(SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -5000,6 +5040,7 @@ nextlanes:
 nextfew:
 	CMPQ        AX, $0x08
 	JLT         nextrest0
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -5011,6 +5052,7 @@ nextfew:
 	SUBQ        $0x08, AX
 	CMPQ        AX, $0x08
 	JLT         nextrest1
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -5022,6 +5064,7 @@ nextfew:
 	SUBQ        $0x08, AX
 	CMPQ        AX, $0x08
 	JLT         nextrest2
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y6
@@ -5033,6 +5076,7 @@ nextfew:
 	SUBQ        $0x08, AX
 	CMPQ        AX, $0x08
 	JLT         nextrest3
+	PREFETCHT0  4096(R9)(CX*1)
 	VMOVUPS     (R9)(CX*1), Y5
 	VMOVUPS     (SI)(CX*1), Y6
 	VMULPS      Y0, Y6, Y0
@@ -5471,7 +5515,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5500,6 +5546,8 @@ nextstream:
 	VFNMADD231PS Y1, Y8, Y7
 	VMULPS       Y2, Y7, Y7
 	VMOVNTPS     Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R10)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
 	VMOVUPS      64(R11)(CX*1), Y7
 	VMOVUPS      64(R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5532,12 +5580,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5566,6 +5613,8 @@ nextlanes:
 	VFNMADD231PS Y1, Y8, Y7
 	VMULPS       Y2, Y7, Y7
 	VMOVUPS      Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R10)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
 	VMOVUPS      64(R11)(CX*1), Y7
 	VMOVUPS      64(R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5601,6 +5650,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x08
 	JLT          nextrest0
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5619,6 +5670,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest1
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5637,6 +5690,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest2
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -5655,6 +5710,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest3
+	PREFETCHT0   4096(R10)(CX*1)
+	PREFETCHT0   4096(R11)(CX*1)
 	VMOVUPS      (R11)(CX*1), Y7
 	VMOVUPS      (R10)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6082,7 +6139,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6115,6 +6174,8 @@ nextstream:
 	VMOVUPS      32(R10)(CX*1), Y8
 	VADDPS       Y7, Y8, Y7
 	VMOVNTPS     Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Y7
 	VMOVUPS      64(R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6151,12 +6212,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6189,6 +6249,8 @@ nextlanes:
 	VMOVUPS      32(R10)(CX*1), Y8
 	VADDPS       Y7, Y8, Y7
 	VMOVUPS      Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Y7
 	VMOVUPS      64(R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6228,6 +6290,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x08
 	JLT          nextrest0
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6248,6 +6312,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest1
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6268,6 +6334,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest2
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6288,6 +6356,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest3
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6776,7 +6846,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6811,6 +6883,8 @@ nextstream:
 	VFNMADD231PS Y1, Y8, Y7
 	VMULPS       Y2, Y7, Y7
 	VMOVNTPS     Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Y7
 	VMOVUPS      64(R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6849,12 +6923,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6889,6 +6962,8 @@ nextlanes:
 	VFNMADD231PS Y1, Y8, Y7
 	VMULPS       Y2, Y7, Y7
 	VMOVUPS      Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R11)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
 	VMOVUPS      64(R12)(CX*1), Y7
 	VMOVUPS      64(R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6930,6 +7005,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x08
 	JLT          nextrest0
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6951,6 +7028,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest1
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6972,6 +7051,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest2
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -6993,6 +7074,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest3
+	PREFETCHT0   4096(R11)(CX*1)
+	PREFETCHT0   4096(R12)(CX*1)
 	VMOVUPS      (R12)(CX*1), Y7
 	VMOVUPS      (R11)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7471,7 +7554,9 @@ row:
 
 nextstream:
 	CMPQ         AX, $0x20
-	JLT          nextfence
+	JLT          nextlanes
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7510,6 +7595,8 @@ nextstream:
 	VMOVUPS      32(R10)(CX*1), Y8
 	VADDPS       Y7, Y8, Y7
 	VMOVNTPS     Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
+	PREFETCHT0   4160(R13)(CX*1)
 	VMOVUPS      64(R13)(CX*1), Y7
 	VMOVUPS      64(R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7552,12 +7639,11 @@ nextstream:
 	SUBQ         $0x20, AX
 	JMP          nextstream
 
-nextfence:
-	SFENCE
-
 nextlanes:
 	CMPQ         AX, $0x20
 	JLT          nextfew
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7596,6 +7682,8 @@ nextlanes:
 	VMOVUPS      32(R10)(CX*1), Y8
 	VADDPS       Y7, Y8, Y7
 	VMOVUPS      Y7, 32(BX)(CX*1)
+	PREFETCHT0   4160(R12)(CX*1)
+	PREFETCHT0   4160(R13)(CX*1)
 	VMOVUPS      64(R13)(CX*1), Y7
 	VMOVUPS      64(R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7641,6 +7729,8 @@ nextlanes:
 nextfew:
 	CMPQ         AX, $0x08
 	JLT          nextrest0
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7664,6 +7754,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest1
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7687,6 +7779,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest2
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8
@@ -7710,6 +7804,8 @@ nextfew:
 	SUBQ         $0x08, AX
 	CMPQ         AX, $0x08
 	JLT          nextrest3
+	PREFETCHT0   4096(R12)(CX*1)
+	PREFETCHT0   4096(R13)(CX*1)
 	VMOVUPS      (R13)(CX*1), Y7
 	VMOVUPS      (R12)(CX*1), Y8
 	VMULPS       Y0, Y8, Y8

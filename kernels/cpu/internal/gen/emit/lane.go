@@ -35,6 +35,19 @@ func (l Lane) Load(i int) reg.VecVirtual {
 	return r
 }
 
+// Fetch prefetches array i some lines ahead of these elements. Memory that is
+// not there does not matter.
+func (l Lane) Fetch(i int) {
+	if m := l.at(i); !l.part && l.disp%64 == 0 {
+		m.Disp += fetchAhead
+		build.PREFETCHT0(m)
+	}
+}
+
+// fetchAhead is the distance of Fetch in bytes: measured best of 0, 2048, 4096
+// and 8192.
+const fetchAhead = 4096
+
 // Store writes the elements of array i.
 func (l Lane) Store(i int, r reg.Register) {
 	switch {

@@ -70,9 +70,8 @@ func (f *Func) LaneSum(tag string, streaming bool, body func(l Lane, acc reg.Reg
 	if streaming {
 		build.CMPQ(operand.Mem{Base: f.args, Disp: offStream}, operand.Imm(0))
 		build.JE(operand.LabelRef(tag + "lanes"))
-		all(tag+"stream", tag+"fence", true)
-		build.Label(tag + "fence")
-		build.SFENCE()
+		all(tag+"stream", tag+"lanes", true)
+		f.streams = true
 	}
 	all(tag+"lanes", tag+"few", false)
 	build.Label(tag + "few")

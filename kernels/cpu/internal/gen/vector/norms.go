@@ -61,6 +61,7 @@ func rmsNorm(s emit.ISA, c *emit.Constants) {
 	f.LastRow("last")
 	next := f.NextRow(x)
 	row(f.LaneSum("next", true, func(l emit.Lane, acc reg.Register) {
+		l.Fetch(next)
 		v := l.Load(next)
 		write(l)
 		l.FMATo(v, v, acc)
@@ -120,6 +121,8 @@ func (g normGrad) emit(s emit.ISA, c *emit.Constants) {
 	build.VBROADCASTSS(operand.Mem{Base: f.Ptr(rstd)}, r)
 	nextX, nextDy := f.NextRow(x), f.NextRow(dy)
 	row(f.LaneSum("next", true, func(l emit.Lane, acc reg.Register) {
+		l.Fetch(nextX)
+		l.Fetch(nextDy)
 		sums(l, nextX, nextDy, acc)
 		write(l)
 	}), sum)
