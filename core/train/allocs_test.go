@@ -43,14 +43,15 @@ func perStep(t *testing.T, cfg train.Config, parts train.Parts) float64 {
 	return float64(many-few) / 20 / float64(cfg.Plan.World())
 }
 
-// A steady step allocates next to nothing, on any plan: 64 objects per rank is
-// the bar; what is left are the step's tokens and a few lists, whose number
-// depends neither on layers and micro-batches nor on operations.
+// A steady step allocates next to nothing, on any plan: what is left are the
+// step's tokens and a few lists, about 8 objects per rank, whose number depends
+// neither on layers and micro-batches nor on operations. The bar leaves room for
+// what the runtime allocates for goroutines that wait.
 func TestAllocationsOfASteadyStep(t *testing.T) {
-	const bar = 64
+	const bar = 24
 	for _, p := range []string{"dp=1", "dp=2", "dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3", "dp=2,zero=3,microbatches=8", "tp=2", "tp=2,vocab=parallel", "pp=2", "pp=2,dp=2"} {
 		cfg := config(t, "nano", p)
-		cfg.Model.SeqLen, cfg.Evidence.Digests = 11, false
+		cfg.Model.SeqLen, cfg.Evidence.Digests = 5, false
 		parts := single()
 		parts.Keep = func(trace.Event) bool { return false }
 		n := perStep(t, cfg, parts)
@@ -66,7 +67,7 @@ func TestAllocationsOfASteadyStep(t *testing.T) {
 func TestAllocationsOfEvidence(t *testing.T) {
 	for _, p := range []string{"dp=1", "dp=2", "dp=2,zero=3", "tp=2", "pp=2"} {
 		cfg := config(t, "nano", p)
-		cfg.Model.SeqLen = 11
+		cfg.Model.SeqLen = 5
 		digests := 0
 		cfg.Steps = 1
 		for e := range outcome(t, cfg, single()).History.All {
