@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -102,6 +103,10 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 	return out.History, err
 }
 
+// Cases are a contract's at level 1; under the race detector every fourth of
+// them.
+func Cases(c *contract.Contract) []contract.Case { return race.Some(4, c.Cases(Options())) }
+
 // Held runs all cases of a contract and fails unless every clause holds.
 func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case) []contract.Result {
 	t.Helper()
@@ -126,10 +131,16 @@ func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case)
 	return results
 }
 
-// Mutants runs every mutant and fails unless its clause is violated. It returns
-// nothing: what else a mutant violates is its own affair.
+// Mutants runs every mutant, under the race detector the first of each clause,
+// and fails unless its clause is violated. It returns nothing: what else a mutant
+// violates is its own affair.
 func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
+	seen := map[string]bool{} // clauses
 	for _, m := range c.Mutants {
+		if race.Enabled && seen[m.Clause] {
+			continue
+		}
+		seen[m.Clause] = true
 		cases := c.Cases(Options()) // anew: Break changes them
 		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()

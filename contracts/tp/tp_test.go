@@ -13,7 +13,7 @@ import (
 func TestOnRuns(t *testing.T) {
 	var r contracttest.Runner
 	c := tp.Contract()
-	for _, cs := range c.Cases(contracttest.Options()) {
+	for _, cs := range contracttest.Cases(c) {
 		t.Run(cs.Name, func(t *testing.T) {
 			r.Held(t, c, []contract.Case{cs})
 		})
