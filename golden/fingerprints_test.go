@@ -43,7 +43,7 @@ func TestFingerprints(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.Config.Steps = compared
-			got := run(t, v)
+			got := run(t, v, ref.New[float32]())
 			if err := want.Comparable(got.Spec, got.Arithmetic, got.TextHash); err != nil {
 				t.Fatal(err)
 			}
@@ -65,11 +65,11 @@ func TestFingerprints(t *testing.T) {
 	}
 }
 
-// run trains a variant on one rank with the reference backend.
-func run(t *testing.T, v golden.Variant) *golden.Fingerprints {
+// run trains a variant on one rank.
+func run(t *testing.T, v golden.Variant, b kernels.Backend) *golden.Fingerprints {
 	t.Helper()
 	out, err := train.Run(t.Context(), v.Config, data.Default(), train.Parts{
-		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
+		Backend: func(int) (kernels.Backend, error) { return b, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func run(t *testing.T, v golden.Variant) *golden.Fingerprints {
 
 func record(t *testing.T, v golden.Variant) {
 	t.Helper()
-	g := run(t, v)
+	g := run(t, v, ref.New[float32]())
 	if n := len(g.Clipped); n == 0 || n == len(g.Steps) {
 		t.Fatalf("%d of %d steps are clipped: choose a clipping norm within the run's norms", n, len(g.Steps))
 	}
@@ -124,8 +124,12 @@ func TestEveryFileHasAVariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	large, err := golden.Large()
+	if err != nil {
+		t.Fatal(err)
+	}
 	known := map[string]bool{}
-	for _, v := range variants {
+	for _, v := range append(variants, large...) {
 		known[v.Name+".txt"] = true
 	}
 	entries, err := os.ReadDir("fingerprints")

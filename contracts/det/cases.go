@@ -123,7 +123,7 @@ func onOneThread(cfg train.Config) func(context.Context, contract.Env) (*trace.H
 
 // goldens are the golden runs on one rank, on their own text and seed.
 func goldens(o contract.Options) []contract.Case {
-	variants, err := golden.Variants()
+	variants, err := recorded(o)
 	if err != nil {
 		return []contract.Case{cases.Broken("golden runs", err)}
 	}
@@ -131,7 +131,7 @@ func goldens(o contract.Options) []contract.Case {
 	var out []contract.Case
 	for _, v := range variants {
 		cfg := v.Config
-		cfg.Steps, cfg.Text = steps(o.Level), own.Text.Name
+		cfg.Steps, cfg.Text = min(cfg.Steps, steps(o.Level)), own.Text.Name
 		if o.Backend != "" {
 			cfg.Backend = o.Backend
 		}
@@ -142,6 +142,27 @@ func goldens(o contract.Options) []contract.Case {
 	}
 	return out
 }
+
+// recorded lists the golden runs of a level: from 2 on also those of larger
+// models, but for the largest under plain Go, which takes many minutes: from 3
+// on.
+func recorded(o contract.Options) ([]golden.Variant, error) {
+	variants, err := golden.Variants()
+	if err != nil || o.Level < 2 {
+		return variants, err
+	}
+	large, err := golden.Large()
+	for _, v := range large {
+		if o.Level > 2 || o.Backend != "ref" || v.Config.Model.Params() < plainParams {
+			variants = append(variants, v)
+		}
+	}
+	return variants, err
+}
+
+// plainParams is the size of a model, in parameters, that plain Go trains in no
+// more than a minute.
+const plainParams = 20e6
 
 // goldenPrefix begins the names of the golden cases; the rest is the name of the
 // golden run.
