@@ -95,7 +95,8 @@ PYTHON ?= python3
 
 .PHONY: bench
 bench: ## time kernels and training steps, and what the canonical order and verification cost (many minutes)
-	$(GO) test -run '^$$' -bench . ./kernels/cpu ./benchmarks/step
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./kernels/cpu
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./benchmarks/step
 	$(GO) run ./benchmarks/costs
 
 .PHONY: bench-peers
