@@ -21,8 +21,12 @@ type multiplication struct {
 // blockN is about how many columns of B are packed at once.
 const blockN = 768
 
-// directRows is the number of rows up to which packing B does not pay.
-const directRows = 12
+// B is read where it lies, not packed, for few rows of C, and where its own
+// rows are so short that a block of it sits well in the caches as it is.
+const (
+	directRows   = 12
+	directStride = 512
+)
 
 // run computes the part: for each block of columns and of k, B is packed, and
 // the panels of A pass over it.
@@ -31,7 +35,7 @@ func (r *multiplication) run() {
 	r.vectors, r.high = r.shape(r.layout, n)
 	r.wide = r.vectors * r.lanes
 	r.nc = roundUp((n+(n+blockN-1)/blockN-1)/((n+blockN-1)/blockN), r.wide)
-	r.packed = r.layout == nt || r.m1-r.m0 > directRows
+	r.packed = r.layout == nt || r.m1-r.m0 > directRows && r.longRows()
 	p := planner{steps: r.ws.steps[:0]}
 	if r.layout == tn {
 		p.chain(0, 0, r.term[0].k, 0)
@@ -53,6 +57,16 @@ func (r *multiplication) run() {
 			at = end
 		}
 	}
+}
+
+// longRows reports whether B has rows longer than directStride.
+func (r *multiplication) longRows() bool {
+	for i := range r.terms {
+		if r.term[i].b.stride > directStride {
+			return true
+		}
+	}
+	return false
 }
 
 // reserve sizes the buffers for packed operands and for levels of sums. Where
