@@ -152,7 +152,7 @@ func figures(k dryrun.Ranks) map[string]int64 {
 	m := k.Memory
 	full := m.FullGradient // kept between steps only where a worker has several micro-batches
 	out := map[string]int64{"weights": m.Weights, "weights peak": m.Weights + m.Gathered, "moments": m.Moments, "moments peak": m.Moments,
-		"grads peak": m.Gradients + full, "state peak": m.State, "activations": m.Activations, "activations peak": m.Activations, "other peak": m.Work}
+		"grads peak": m.Gradients + full, "state peak": m.State, "activations": m.Activations, "activations peak": m.Activations, "other peak": m.Work + m.TiedGradient}
 	for g, n := range k.Sent {
 		out["sent "+g] = n
 	}

@@ -17,15 +17,20 @@ type Memory struct {
 	FullGradient int64 `json:"full_gradient,omitempty"`
 	// Gathered is the weights of the units that are gathered at once, stage 3.
 	Gathered int64 `json:"gathered,omitempty"`
-	// State is the peak of the above together, at most their sum.
+	// State is the peak of the above together in use, at most their sum. What
+	// passes borrow lies in buffers as long as the longest unit, which are kept:
+	// Total has these in full.
 	State int64 `json:"state"`
 	// Live is the micro-batches whose activations are held at once, Activations
 	// their buffers, which are kept for the next ones.
 	Live        int   `json:"live"`
 	Activations int64 `json:"activations"`
-	// Work is tables, scratch, and buffers of messages.
-	Work  int64 `json:"work"`
-	Total int64 `json:"total"`
+	// Work is tables, scratch, and buffers of messages between passes.
+	Work int64 `json:"work"`
+	// TiedGradient is the message with which the last stage's part of a tied
+	// embedding comes, after the passes: in memory that they borrowed, if any.
+	TiedGradient int64 `json:"tied_gradient,omitempty"`
+	Total        int64 `json:"total"`
 }
 
 // levels is the number of buffers of the counter over a rank's workers.
@@ -54,10 +59,10 @@ func (b *builder) memory(dp int, chunks []chunk) Memory {
 	kept := m.Weights + m.Gradients + m.Moments + m.FullGradient
 	m.Gathered = elementBytes * int64(most.weights)
 	m.FullGradient += elementBytes * int64(most.grads)
-	// Passes and the exchange of a tied gradient do not overlap.
-	passing := elementBytes * int64(most.both)
-	m.State = kept + passing
-	m.Total = kept + max(passing, b.tiedBuffer(dp, chunks)) + m.Activations + m.Work
+	m.State = kept + elementBytes*int64(most.both)
+	m.TiedGradient = b.tiedBuffer(dp, chunks)
+	lent := elementBytes * int64(most.loans) * int64(most.longest)
+	m.Total = kept + max(lent, m.TiedGradient) + m.Activations + m.Work
 	return m
 }
 
@@ -113,12 +118,14 @@ func (b *builder) tiedBuffer(dp int, chunks []chunk) int64 {
 // elements, and how often each unit is gathered for them.
 type passes struct {
 	weights, grads, both int
+	loans, longest       int   // buffers lent at once, and the length that all have
 	gathers              []int // by unit
 }
 
 // max keeps the larger peaks: passes of different chunks do not overlap.
 func (p passes) max(o passes) passes {
-	return passes{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both)}
+	return passes{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both),
+		loans: max(p.loans, o.loans), longest: max(p.longest, o.longest)}
 }
 
 // notice is a pass announcing a unit, before or after its use.
@@ -172,6 +179,7 @@ func walkPasses(l *model.Layout, gather, unitGrads bool) passes {
 			}
 			w.weights, w.grads = max(w.weights, w.liveWeights), max(w.grads, w.liveGrads)
 			w.both = max(w.both, w.liveWeights+w.liveGrads)
+			w.loans = max(w.loans, w.lent)
 		}
 	}
 	return w.passes
@@ -184,6 +192,20 @@ type walk struct {
 	uses                   []int
 	here                   []bool
 	liveWeights, liveGrads int
+	lent                   int
+}
+
+// borrow and giveBack count a buffer that the unit's weights or gradient take.
+func (w *walk) borrow(u int) int {
+	n := w.layout.Units[u].Len()
+	w.lent++
+	w.longest = max(w.longest, n)
+	return n
+}
+
+func (w *walk) giveBack(u int) int {
+	w.lent--
+	return w.layout.Units[u].Len()
 }
 
 // source is the unit whose weights unit u reads.
@@ -198,7 +220,7 @@ func (w *walk) fetch(u int) {
 	if !w.here[u] {
 		w.here[u] = true
 		w.gathers[u]++
-		w.liveWeights += w.layout.Units[u].Len()
+		w.liveWeights += w.borrow(u)
 	}
 }
 
@@ -207,7 +229,7 @@ func (w *walk) gather(list []notice, i int) {
 	if !list[i].before {
 		if w.uses[u]--; w.uses[u] == 0 {
 			w.here[u] = false
-			w.liveWeights -= w.layout.Units[u].Len()
+			w.liveWeights -= w.giveBack(u)
 		}
 		return
 	}
@@ -222,9 +244,9 @@ func (w *walk) gather(list []notice, i int) {
 }
 
 func (w *walk) gradient(n notice) {
-	size := w.layout.Units[n.unit].Len()
-	if !n.before {
-		size = -size
+	if n.before {
+		w.liveGrads += w.borrow(n.unit)
+	} else {
+		w.liveGrads -= w.giveBack(n.unit)
 	}
-	w.liveGrads += size
 }

@@ -27,7 +27,8 @@ type Meter struct {
 	what       map[kernels.Buffer]use
 	live, peak map[string]int64
 	total, top int64            // of weights, grads and moments together
-	kept       []kernels.Buffer // given back and not in use
+	kept       []kernels.Buffer // to be lent again
+	longest    int              // loan, in elements
 }
 
 // use is what an allocation is for, and how much of it is in use.
@@ -49,7 +50,7 @@ type metered struct {
 func (b *metered) Alloc(n int) (kernels.Buffer, error) {
 	buf, err := b.Backend.Alloc(n)
 	if err == nil {
-		b.m.add(buf, b.what)
+		b.m.add(buf, b.what, n)
 	}
 	return buf, err
 }
@@ -72,58 +73,43 @@ func (m *Meter) Alloc(what string, n int) (kernels.Tensor, error) {
 // Free gives a whole allocation back.
 func (m *Meter) Free(t kernels.Tensor) { m.For("").Free(t.Buf) }
 
-// Borrow is Alloc for what is needed again and again: it takes memory that
-// Return has kept. The elements hold anything. Live bytes count what is in use.
-// No more buffers are kept than were in use at once, none shorter than needed
-// while a longer one could take its place: their memory is at most their number
-// times the longest loan.
-func (m *Meter) Borrow(what string, n int) (kernels.Tensor, error) {
-	buf, small := m.fitting(n)
-	if small != nil {
-		m.For(what).Free(small)
-	}
-	if buf == nil {
-		return m.Alloc(what, n)
-	}
+// Lend says that loans of up to n elements are to come.
+func (m *Meter) Lend(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := use{what, 4 * int64(n)}
-	m.what[buf] = u
-	m.count(what, u.bytes)
+	m.longest = max(m.longest, n)
+}
+
+// Borrow is Alloc for what is needed again and again: it takes a buffer that
+// Return has kept, and allocates one as long as the longest loan where all are
+// lent. So memory is that length times the loans at once, while live bytes count
+// what is in use. The elements hold anything.
+func (m *Meter) Borrow(what string, n int) (kernels.Tensor, error) {
+	m.Lend(n)
+	buf := m.lendable()
+	if buf != nil && buf.Len() < n { // nobody said that n was to come
+		m.For("").Free(buf)
+		buf = nil
+	}
+	if buf == nil {
+		var err error
+		if buf, err = m.Backend.Alloc(m.longest); err != nil {
+			return kernels.Tensor{}, fmt.Errorf("%s of %d elements: %w", what, n, err)
+		}
+	}
+	m.add(buf, what, n)
 	return kernels.Flat(buf).Range(0, n), nil
 }
 
-// fitting takes the shortest kept buffer of at least n elements; where there is
-// none, the longest that is too short, if any, has to make room.
-func (m *Meter) fitting(n int) (buf, small kernels.Buffer) {
+// lendable takes a kept buffer, nil if there is none.
+func (m *Meter) lendable() (buf kernels.Buffer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	best := -1
-	for i, b := range m.kept {
-		if best < 0 || better(b.Len(), m.kept[best].Len(), n) {
-			best = i
-		}
+	if last := len(m.kept) - 1; last >= 0 {
+		buf = m.kept[last]
+		m.kept = m.kept[:last]
 	}
-	if best < 0 {
-		return nil, nil
-	}
-	buf = m.kept[best]
-	last := len(m.kept) - 1
-	m.kept[best] = m.kept[last]
-	m.kept = m.kept[:last]
-	if buf.Len() < n {
-		return nil, buf
-	}
-	return buf, nil
-}
-
-// better reports whether length a serves n elements better than b: the shorter
-// of two that suffice, else the longer.
-func better(a, b, n int) bool {
-	if a >= n && b >= n {
-		return a < b
-	}
-	return a > b
+	return buf
 }
 
 // Return gives what Borrow gave back, for the next Borrow.
@@ -136,11 +122,12 @@ func (m *Meter) Return(t kernels.Tensor) {
 	m.kept = append(m.kept, t.Buf)
 }
 
-func (m *Meter) add(buf kernels.Buffer, what string) {
+// add counts n elements of buf for a purpose.
+func (m *Meter) add(buf kernels.Buffer, what string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready()
-	u := use{what, 4 * int64(buf.Len())}
+	u := use{what, 4 * int64(n)}
 	m.what[buf] = u
 	m.count(what, u.bytes)
 }

@@ -62,6 +62,11 @@ func newSharded(b *base) (*sharded, error) {
 			return nil, err
 		}
 	}
+	for u := range b.layout.Units {
+		if unit := &b.layout.Units[u]; s.full.Absent() || s.gather != nil && unit.Hi <= b.layout.Weights {
+			b.Meter.Lend(unit.Len())
+		}
+	}
 	for range b.Moments {
 		m, err := b.Meter.Alloc(MemMoments, s.owned)
 		if err != nil {
