@@ -89,7 +89,7 @@ func (g *group) interrupted(rank int, k *call, why error, missing []int) *failur
 // rank, and describes it if no rank on it can ever go on: it closes, or it ends
 // at a rank that waits in a collective for all.
 func (g *group) stuck(rank int) error {
-	var chain []int
+	chain := make([]int, 0, 8) // on the stack: most chains are short
 	for r := rank; ; r = g.busy[r].peer {
 		k := g.busy[r]
 		if k == nil || k.served {
