@@ -37,7 +37,7 @@ func (m *maker) tensor(rows, cols int) kernels.Tensor {
 	m.bufs = append(m.bufs, buf)
 	x := make([]float32, rows*cols)
 	for i := range x {
-		x[i] = float32(i%251)/256 - 0.5
+		x[i] = float32(float32(i%251)/256) - 0.5
 	}
 	m.Write(kernels.Flat(buf), x)
 	return kernels.Flat(buf).As(rows, cols)
