@@ -40,7 +40,7 @@ func breaks() []planted {
 		{"core-imports-nothing-above", "core/x/y.go", use(module + "/gpu")},
 		{"core-imports-nothing-above", "core/x/y.go", "//go:build cuda\n\n" + use(module+"/cmd/internal/cli")},
 		{"core-knows-no-backend", "core/model/x.go", use(module + "/kernels/ref")},
-		{"core-knows-no-backend", "core/model/x_test.go", use(module + "/kernels/cpu")},
+		{"core-knows-no-backend", "core/model/x_test.go", use(module + "/kernels/bound")},
 		{"leaves", "core/shard/x.go", use(module + "/core/num")},
 		{"kernels-know-no-world", "kernels/ref/x.go", use(module + "/core/comm")},
 		{"kernels-know-no-world", "kernels/x_test.go", use(module + "/core/model")},
