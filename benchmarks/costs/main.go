@@ -6,8 +6,8 @@
 //	go run ./benchmarks/costs -threads 1,2 -rounds 15
 //
 // A row gives the medians of both sides, and of the ratio of neighbours in time
-// the median and the quartiles; the last column is the ratio of the fastest steps,
-// which a busy machine disturbs least.
+// the median and the quartiles. A busy machine disturbs the last two columns
+// least: the ratio of the fastest steps, and the median ratio of processor time.
 package main
 
 import (
@@ -57,7 +57,7 @@ func main() {
 }
 
 func run(o options, w io.Writer) error {
-	fmt.Fprintf(w, "%-42s %7s %9s %9s %7s %17s %7s\n", "with against without", "threads", "with ms", "without", "cost", "quartiles", "best")
+	fmt.Fprintf(w, "%-42s %7s %9s %9s %7s %17s %7s %7s\n", "with against without", "threads", "with ms", "without", "cost", "quartiles", "best", "cpu")
 	for _, threads := range o.threads {
 		b, err := cpu.New(cpu.Options{Threads: threads})
 		if err != nil {
@@ -94,24 +94,28 @@ func compare(o options, b *cpu.Backend, w io.Writer, name string, with, without 
 	}
 	defer z.Close()
 	var failed error
-	timed := func(t *step.Training) func() float64 {
+	timed := func(t *step.Training, used *[]float64) func() float64 {
 		return func() float64 {
-			d, err := t.Step()
+			d, u, err := t.Step()
 			if err != nil {
 				failed = err
 			}
+			*used = append(*used, u.Seconds())
 			return d.Seconds() * 1e3
 		}
 	}
+	var usedA, usedZ []float64
 	rounds := max(3, min(o.rounds, int(longest/(2*a.Last().Elapsed))))
-	x, y := step.Alternate(rounds, timed(a), timed(z))
+	x, y := step.Alternate(rounds, timed(a, &usedA), timed(z, &usedZ))
 	if failed != nil {
 		return 0, fmt.Errorf("%s: %w", name, failed)
 	}
 	_, mx, _ := step.Quartiles(x)
 	_, my, _ := step.Quartiles(y)
 	q1, q2, q3 := step.Quartiles(step.Ratios(x, y))
-	fmt.Fprintf(w, "%-42s %7d %9.1f %9.1f %7.3f %17s %7.3f\n", name, b.Threads(), mx, my, q2, fmt.Sprintf("%.3f to %.3f", q1, q3), slices.Min(x)/slices.Min(y))
+	_, used, _ := step.Quartiles(step.Ratios(usedA, usedZ))
+	fmt.Fprintf(w, "%-42s %7d %9.1f %9.1f %7.3f %17s %7.3f %7.3f\n", name, b.Threads(), mx, my,
+		q2, fmt.Sprintf("%.3f to %.3f", q1, q3), slices.Min(x)/slices.Min(y), used)
 	return q2, nil
 }
 

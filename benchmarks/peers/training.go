@@ -55,7 +55,8 @@ func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
 }
 
 // measureTraining takes steps of both in turn, several at a time where they are
-// short, and prints a row: time per step and tokens per second.
+// short, and prints a row: time per step and tokens per second, and at its end
+// the ratio in processor time, for one thread the fairest on a busy machine.
 func measureTraining(name string, cfg train.Config, b kernels.Backend, p *peer, threads, rounds int) error {
 	m := &cfg.Model
 	request := fmt.Sprintf("train %d %d %d %d %d %d %d %d %d", m.Vocab, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.SeqLen, cfg.Sequences)
@@ -70,17 +71,21 @@ func measureTraining(name string, cfg train.Config, b kernels.Backend, p *peer, 
 	defer ours.Close()
 	reps := max(1, int(3e8/first))
 	var failed error
+	var usedX, usedY []float64 // processor time
 	x, y := step.Alternate(rounds, func() float64 {
-		var sum time.Duration
+		var sum, cpu time.Duration
 		for range reps {
-			d, err := ours.Step()
+			d, u, err := ours.Step()
 			failed = cmp.Or(failed, err)
-			sum += d
+			sum, cpu = sum+d, cpu+u
 		}
+		usedX = append(usedX, float64(cpu.Nanoseconds())/float64(reps))
 		return float64(sum.Nanoseconds()) / float64(reps)
 	}, func() float64 {
 		ns, err := p.ask(request, reps)
-		failed = cmp.Or(failed, err)
+		used, err2 := p.ask("used", 0)
+		usedY = append(usedY, used)
+		failed = cmp.Or(failed, err, err2)
 		return ns
 	})
 	if failed != nil {
@@ -88,7 +93,7 @@ func measureTraining(name string, cfg train.Config, b kernels.Backend, p *peer, 
 	}
 	tokens := float64(cfg.Sequences * m.SeqLen)
 	rate := func(ns []float64) string { return fmt.Sprintf("%.0f tok/s", tokens/median(ns)*1e9) }
-	fmt.Printf("%-34s %7d %12.0f %12.0f %10s %10s %7.2f %7.2f\n", name, threads, median(x)/1e3, median(y)/1e3,
-		rate(x), rate(y), median(step.Ratios(y, x)), slices.Min(y)/slices.Min(x))
+	fmt.Printf("%-34s %7d %12.0f %12.0f %10s %10s %7.2f %7.2f  cpu %.2f\n", name, threads, median(x)/1e3, median(y)/1e3,
+		rate(x), rate(y), median(step.Ratios(y, x)), slices.Min(y)/slices.Min(x), median(step.Ratios(usedY, usedX)))
 	return nil
 }

@@ -41,7 +41,7 @@ func training(b *testing.B, name string, sequences, threads int) {
 	}
 	defer t.Close()
 	for b.Loop() {
-		if _, err := t.Step(); err != nil {
+		if _, _, err := t.Step(); err != nil {
 			b.Fatal(err)
 		}
 	}

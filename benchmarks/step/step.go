@@ -80,15 +80,16 @@ func (t *Training) wait() error {
 	}
 }
 
-// Step takes one step and says how long it took. The error is why the run ended.
-func (t *Training) Step() (time.Duration, error) {
-	start := time.Now()
+// Step takes one step and says how long it took, by the clock and in processor
+// time of the process. The error is why the run ended.
+func (t *Training) Step() (clock, used time.Duration, err error) {
+	start, before := time.Now(), Used()
 	select {
 	case t.next <- struct{}{}:
 	case <-t.end:
 	}
-	err := t.wait()
-	return time.Since(start), err
+	err = t.wait()
+	return time.Since(start), Used() - before, err
 }
 
 // Last is what the run told of its last step.

@@ -45,8 +45,8 @@ func TestSteps(t *testing.T) {
 	defer r.Close()
 	for i, loss := range want.Loss {
 		if i > 0 {
-			if d, err := r.Step(); err != nil || d <= 0 {
-				t.Fatalf("step %d: %v, %v", i, d, err)
+			if d, used, err := r.Step(); err != nil || d <= 0 || used <= 0 {
+				t.Fatalf("step %d: %v, %v used, %v", i, d, used, err)
 			}
 		}
 		if p := r.Last(); p.Step != i || p.Loss != loss {
@@ -68,7 +68,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	if _, err := r.Step(); err == nil {
+	if _, _, err := r.Step(); err == nil {
 		t.Error("a closed run took a step")
 	}
 }

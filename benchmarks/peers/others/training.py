@@ -1,7 +1,8 @@
 """A peer for benchmarks/peers: trains a Llama in PyTorch eager mode. Reads
 "train vocab hidden layers heads kv_heads head_dim intermediate seq_len batch
 reps" lines, takes reps optimizer steps (forward, backward, AdamW) and answers
-with nanoseconds per step. The model of the last line is kept.
+with nanoseconds per step. "used 0" answers with the nanoseconds of processor
+time per step of the last such line. The model of the last line is kept.
 """
 
 import math
@@ -127,16 +128,20 @@ def main():
     capability = torch.backends.cpu.get_cpu_capability() if hasattr(torch.backends, "cpu") else "unknown vectors"
     _, kind = optimizer(nn.Linear(2, 2))
     print(f"PyTorch {torch.__version__}, {capability}, BLAS {blas()}, AdamW {kind}", flush=True)
-    key, step = None, None
+    key, step, used = None, None, 0
     for line in sys.stdin:
-        _, *sizes, reps = line.split()
+        what, *sizes, reps = line.split()
+        if what == "used":
+            print(used, flush=True)
+            continue
         if sizes != key:
             step = None  # frees the memory of the last one first
             key, step = sizes, trainer(*map(int, sizes))
             step()
-        start = time.perf_counter_ns()
+        start, before = time.perf_counter_ns(), time.process_time_ns()
         for _ in range(int(reps)):
             step()
+        used = (time.process_time_ns() - before) // int(reps)
         print((time.perf_counter_ns() - start) // int(reps), flush=True)
 
 
