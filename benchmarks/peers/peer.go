@@ -94,7 +94,10 @@ func startOpenBLAS(ours string, threads int) (*peer, error) {
 // one of its builds down.
 func startTorch(python, script string, threads int) (*peer, error) {
 	cmd := exec.Command(python, filepath.Join(sources(), "others", script), strconv.Itoa(threads))
-	cmd.Env = append(without(os.Environ(), "OPENBLAS_"), fmt.Sprintf("OMP_NUM_THREADS=%d", threads))
+	// Idle threads would otherwise spin into our turn, and, on a busy machine, while
+	// the one that they wait for cannot run.
+	cmd.Env = append([]string{"OMP_WAIT_POLICY=passive"}, without(os.Environ(), "OPENBLAS_")...)
+	cmd.Env = append(cmd.Env, fmt.Sprintf("OMP_NUM_THREADS=%d", threads))
 	p, err := start(cmd, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w (needs a python3 with torch, see -python)", err)
