@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -45,7 +46,7 @@ func TestLessEvidenceIsInconclusive(t *testing.T) {
 	var r contracttest.Runner
 	c := ddp.Contract()
 	e := one(t, &r, "odd dp=2")
-	for _, x := range []struct {
+	for _, x := range race.Some(6, []struct {
 		name    string
 		role    contract.Role
 		drop    func(trace.Event) bool
@@ -77,7 +78,7 @@ func TestLessEvidenceIsInconclusive(t *testing.T) {
 		{"control's unmoved", contract.Control, kind(trace.KindUnmoved), "6"},
 		{"control's data", contract.Control, kind(trace.KindData), "8"},
 		{"everything", contract.Test, func(trace.Event) bool { return true }, "1 2 3 4 5 6 7 8"},
-	} {
+	}) {
 		t.Run(x.name, func(t *testing.T) {
 			less := contracttest.Without(e, x.role, x.drop)
 			if n := count(e, x.role) - count(less, x.role); n == 0 {
@@ -157,7 +158,7 @@ func TestEditedHistories(t *testing.T) {
 	c := ddp.Contract()
 	e := one(t, &r, "odd dp=2")
 	contracttest.Want(t, c, e, contract.Held, all...)
-	for _, x := range []struct {
+	for _, x := range race.Some(6, []struct {
 		name, clause string
 		role         contract.Role
 		change       func(rank int, events []trace.Event) []trace.Event
@@ -214,7 +215,7 @@ func TestEditedHistories(t *testing.T) {
 			e.IDs[0] += 1000
 		}))},
 		{"tokens of one rank alone", "8", contract.Test, on(1, each(kind(trace.KindTokens), func(e *trace.Event) { e.Count /= 2 }))},
-	} {
+	}) {
 		t.Run(x.name, func(t *testing.T) {
 			contracttest.Want(t, c, contracttest.Edit(e, x.role, x.change), contract.Violated, x.clause)
 		})

@@ -30,6 +30,7 @@ func ordered(p *contract.Pass) {
 				found[e.Step] = map[string]int{}
 			}
 			found[e.Step][e.Group]++
+			found[e.Step][""]++ // in whatever group
 			c := communicator{e.Group, fmt.Sprint(e.Ranks), e.Overlap}
 			if all[c] == nil {
 				all[c] = issued{}
@@ -73,6 +74,10 @@ func least(r *evidence.Run, rank, step int) map[string]int {
 		reductions += len(o.elements)
 	}
 	out := map[string]int{"dp": reductions + 1, "world": 1}
+	if r.Header.World == plan.DP {
+		// One group may serve for both: a trainer need not have two.
+		out = map[string]int{"": reductions + 2}
+	}
 	if plan.TP > 1 {
 		out["tp"] = 4 * blocks * plan.MicroBatches
 	}

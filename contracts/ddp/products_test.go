@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -58,7 +59,7 @@ func TestPlans(t *testing.T) {
 			"dp=2,tp=4", "dp=2,tp=2,pp=2,vocab=parallel", "dp=4,pp=3,zero=1", "dp=2,pp=2,zero=3,shard=tensors", "dp=4,zero=2,microbatches=3", "dp=3,tp=2,zero=3", "dp=5,pp=2,zero=1",
 		},
 	} {
-		for _, p := range plans {
+		for _, p := range race.Some(4, plans) {
 			t.Run(config+" "+p, func(t *testing.T) {
 				t.Parallel()
 				contracttest.Want(t, ddp.Contract(), judged(t, &r, short(t, config, p)), contract.Held, all...)
@@ -94,7 +95,7 @@ func TestLessEvidenceOfProducts(t *testing.T) {
 	last := func(k trace.Kind) func(trace.Event) bool {
 		return func(e trace.Event) bool { return e.Kind == k && e.Step == 1 }
 	}
-	for _, x := range []struct {
+	for _, x := range race.Some(6, []struct {
 		config, plan, name string
 		drop               func(trace.Event) bool
 		clauses            string
@@ -117,7 +118,7 @@ func TestLessEvidenceOfProducts(t *testing.T) {
 		{"odd", "dp=4,zero=3", "gathers", of(2, kind(trace.KindGather)), "1 2"},
 		{"odd", "dp=4,zero=3", "shares of weights", of(2, what(trace.KindDigest, trace.Weight)), "4 6 7"},
 		{"odd", "dp=4,zero=3", "reductions", last(trace.KindComm), "3 5"},
-	} {
+	}) {
 		t.Run(x.plan+" "+x.name, func(t *testing.T) {
 			e := judged(t, &r, short(t, x.config, x.plan))
 			less := contracttest.Without(e, contract.Test, x.drop)
@@ -141,7 +142,7 @@ func TestEditedProducts(t *testing.T) {
 	comms := func(match func(trace.Event) bool) func(trace.Event) bool {
 		return func(e trace.Event) bool { return e.Kind == trace.KindComm && match(e) }
 	}
-	for _, x := range []struct {
+	for _, x := range race.Some(6, []struct {
 		name, plan, clause string
 		change             func(rank int, events []trace.Event) []trace.Event
 	}{
@@ -186,7 +187,7 @@ func TestEditedProducts(t *testing.T) {
 			return e.What == trace.Weight && e.Tensor == "model.layers.1.input_layernorm.weight"
 		}, digest))},
 		{"a bounded update on a slice", "dp=3,tp=2,pp=2", "6", on(9, each(kind(trace.KindChanged), digest))},
-	} {
+	}) {
 		t.Run(x.plan+" "+x.name, func(t *testing.T) {
 			e := judged(t, &r, short(t, "odd", x.plan))
 			contracttest.Want(t, c, contracttest.Edit(e, contract.Test, x.change), contract.Violated, x.clause)
