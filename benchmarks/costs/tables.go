@@ -47,9 +47,11 @@ func order(o options, b *cpu.Backend, w io.Writer) error {
 			within = sequences * seqLen
 		}
 	}
-	if within > 0 {
+	switch {
+	case o.match != "": // some batches only
+	case within > 0:
 		fmt.Fprintf(w, "# on %d threads the order costs at most %.2f from %d tokens of a step on\n", b.Threads(), orderBar, within)
-	} else {
+	default:
 		fmt.Fprintf(w, "# on %d threads the order costs more than %.2f up to the largest batch\n", b.Threads(), orderBar)
 	}
 	return nil

@@ -5,6 +5,7 @@ with nanoseconds per step. "used 0" answers with the nanoseconds of processor
 time per step of the last such line. The model of the last line is kept.
 """
 
+import ctypes
 import math
 import sys
 import time
@@ -113,13 +114,21 @@ def trainer(v, h, layers, heads, kv, d, i, t, batch):
 
 
 def blas():
-    """What computes the matrix products, as far as torch says."""
+    """What computes the matrix products, as far as torch and the process say."""
     build = torch.__config__.show()
     names = [n for n in ("mkl", "openblas", "generic") if f"BLAS_INFO={n}" in build]
     if torch.backends.mkl.is_available():
         names.append("MKL available")
     if torch.backends.mkldnn.is_available():
         names.append("oneDNN available")
+    try:
+        with open("/proc/self/maps") as maps:
+            path = next(line.split()[-1] for line in maps if "openblas" in line)
+        core = ctypes.CDLL(path).openblas_get_corename
+        core.restype = ctypes.c_char_p
+        names.append(f"OpenBLAS kernel {core().decode()}")
+    except (OSError, StopIteration, AttributeError):
+        pass
     return ", ".join(names)
 
 
