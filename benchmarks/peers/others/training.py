@@ -103,7 +103,7 @@ def trainer(v, h, layers, heads, kv, d, i, t, batch):
     torch.manual_seed(1)
     model = Llama(v, h, layers, heads, kv, d, i, t)
     opt, _ = optimizer(model)
-    tokens, targets = torch.randint(0, 256, (2, batch, t))
+    tokens, targets = torch.randint(0, min(v, 256), (2, batch, t))
 
     def step():
         opt.zero_grad(set_to_none=True)
