@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
+	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
 // Runner makes and keeps the histories of cases.
@@ -87,7 +87,7 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 		defer r.alone.RUnlock()
 	}
 	parts := train.Parts{
-		Backend:  func(int) (kernels.Backend, error) { return ref.New[float32](), nil },
+		Backend:  func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, // quicker than ref, same bits
 		Deadline: 20 * time.Second,
 	}
 	if run.Parts != nil {
