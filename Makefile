@@ -79,6 +79,9 @@ check-arm64: ## the same for arm64, elsewhere under qemu-user (Debian: apt-get i
 check-authors: ## the example for authors of other trainers builds and passes as a module of its own
 	$(GO) test -count=1 ./property/authors
 
+# Kernels in assembly are not instrumented: races on tensors are found by the
+# tests of core, which compute in plain Go. Tests of numbers take part of their
+# cases (internal/race).
 .PHONY: check-race
 check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
