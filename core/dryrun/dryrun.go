@@ -115,9 +115,10 @@ func checkSizes(c model.Config, sequences int) error {
 	}
 	f := func(n int) float64 { return float64(max(1, n)) }
 	widths := float64(f(c.Heads+c.KVHeads)*f(c.HeadDim)) + f(c.Intermediate) + f(c.Hidden)
-	weights := float64(f(c.Hidden)*(f(c.Vocab)+float64(f(c.Layers)*widths))) * 4
+	weights := float64(4 * f(c.Hidden) * (f(c.Vocab) + float64(f(c.Layers)*widths)))
 	tokens := float64(f(max(16, sequences)) * f(c.SeqLen))
-	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*(float64(4*widths)+float64(f(c.Heads)*f(c.SeqLen))))))
+	perLayer := float64(4*widths) + float64(f(c.Heads)*f(c.SeqLen))
+	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*perLayer)))
 	if total := float64(64 * elementBytes * (weights + acts)); !(total < maxBytes) {
 		return fmt.Errorf("model %s: about %.2g bytes: a dry run counts up to %.2g", c.Name, total, maxBytes)
 	}
