@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -34,6 +35,42 @@ func living(p *contract.Pass) {
 			bytes(p, e, "at the most within the step", e.Bytes, w.peak)
 		}
 	}
+	beside(p, r)
+}
+
+// beside holds what a rank has beside the state that the stages shard (tables,
+// scratch, exchanges, and whatever else the allocator gave) against the run
+// without sharding, which may have larger micro-batches: a weight that is
+// secretly kept shows here.
+func beside(p *contract.Pass, r *evidence.Run) {
+	control, ok := evidence.Read(p, contract.Control)
+	if !ok {
+		return
+	}
+	for rank := range r.Header.World {
+		want := others(control, rank)
+		p.Expect(r.Config.Steps)
+		for step, got := range others(r, rank) {
+			if w, ok := want[step]; ok {
+				p.Saw(1)
+				if got > w {
+					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprintf("at most %d", w),
+						Message: fmt.Sprintf("rank %d holds %d bytes beside weights, gradients and moments when the step ends, %d without sharding", rank, got, w)})
+				}
+			}
+		}
+	}
+}
+
+// others is the live bytes of no named purpose at the end of each step.
+func others(r *evidence.Run, rank int) map[int]int64 {
+	out := map[int]int64{}
+	for e := range r.Events(rank, trace.KindMemory) {
+		if e.What == parallel.MemOther {
+			out[e.Step] = e.Count
+		}
+	}
+	return out
 }
 
 func bytes(p *contract.Pass, e trace.Event, when string, got int64, want uint64) {

@@ -54,7 +54,7 @@ func clauses() []*contract.Clause {
 			"digest (updated, weight), gather (use)", contract.Exact, gathered),
 		c("4", "In stage 3 a rank holds only its shard at rest, a unit is gathered before use and released after, and a pass finds and leaves the weights of the last step; in stages 1 and 2 weights stay whole.",
 			"gather, phase, memory, digest (weight)", contract.Exact, resting),
-		c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it.",
+		c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it; beside these a rank holds no more than without sharding.",
 			"memory", contract.Integer, living),
 		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
 			"comm", contract.Integer, moved),

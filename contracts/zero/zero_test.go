@@ -138,3 +138,28 @@ func TestComplete(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Clause 5 sees what a rank keeps outside the state that the stages shard.
+func TestNothingIsKeptBeside(t *testing.T) {
+	var r contracttest.Runner
+	c := zero.Contract()
+	all := c.Cases(contracttest.Options())
+	i := slices.IndexFunc(all, func(cs contract.Case) bool { return cs.Name == "odd dp=4,zero=3" })
+	e, err := r.Evidence(t, all[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		for i := range events {
+			if e := &events[i]; rank == 2 && e.Kind == trace.KindMemory && e.What == "other" && e.Step == 1 {
+				e.Count += 4
+			}
+		}
+		return events
+	})
+	for _, res := range contract.Judge(c, []contract.Evidence{kept}) {
+		if got, want := res.Verdict(), res.Clause.ID == "C-ZERO-001.5"; (got == contract.Violated) != want {
+			t.Errorf("with one element kept on rank 2, %s is %s", res.Clause.ID, got)
+		}
+	}
+}
