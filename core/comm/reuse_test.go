@@ -51,14 +51,21 @@ func everyOperation(c, beside comm.Communicator, q *comm.Queue) func(ctx context
 
 // An operation that has been called before allocates nothing. The tree alone:
 // the other algorithms are for comparison.
+//
+// A goroutine that waits in a select takes records of the runtime from the
+// processor it stops on and gives them to the one it goes on from. A processor
+// that runs out allocates one while others hold up to 128 each, so a run costs at
+// most that many per processor. Two processors and 2000 rounds keep this under
+// 0.13 a round, where one allocation by one rank is 1.
 func TestOperationsDoNotAllocate(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	mallocs := func() uint64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.Mallocs
 	}
-	const rounds = 200
+	const rounds = 2000
 	comms, err := comm.NewLocal(3, func(int) kernels.Backend { return unmoved{} }, comm.LocalOptions{Observe: func(comm.Record) {}})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +92,6 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 		}
 		return nil
 	})
-	// The runtime itself allocates now and then, for goroutines that wait.
 	if n := float64(after-before) / rounds; n > 0.5 {
 		t.Errorf("%.2f allocations per round of three ranks, want none", n)
 	}
