@@ -108,11 +108,11 @@ func (a *attention) products(x *view, b0, b1 int) {
 	for i := b0; i < b1; i += high {
 		rows := min(high, b1-i)
 		t.a = x.at(i, 0)
-		t.next = t.a
 		for j := 0; j < i+rows; j += a.wide {
 			vectors := (min(a.wide, i+rows-j) + a.lanes - 1) / a.lanes
 			t.b = ptr(a.transposed, j*a.h.Dim)
 			t.c = ptr(a.scores, (i-b0)*a.ld+j)
+			t.next, t.ahead = t.a, t.c
 			a.run(a.rows[vectors][rows][0])
 		}
 	}
@@ -153,7 +153,7 @@ func (a *attention) attend(out, w *view, w0 int, x *view, b0, b1 int) {
 					t.triangle = 1
 				}
 				t.a, t.b = w.at(i-w0, j), x.at(j, d)
-				t.next = t.a
+				t.next, t.ahead = t.a, t.c
 				a.run(f)
 				t.in = t.c
 			}

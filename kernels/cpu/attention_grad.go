@@ -89,7 +89,7 @@ func (a *attention) accumulate(out, w *view, w0 int, x *view, b0, b1 int, first 
 		for d := 0; d < a.h.Dim; d += a.wide {
 			f := a.columns(&a.cols, d, rows)
 			t.a, t.b, t.c = w.at(from-w0, j), x.at(from, d), out.at(j, d)
-			t.next, t.in = t.a, t.c
+			t.next, t.ahead, t.in = t.a, t.c, t.c
 			if first && t.triangle == 1 {
 				t.in = nil
 			}

@@ -9,17 +9,17 @@ type multiplication struct {
 	m0, m1, n0, n1 int
 
 	vectors, wide, high int // the tile: vectors, columns, rows
-	nc                  int // columns whose B is packed at once
+	cuts, nc            int // blocks of columns whose B is packed at once, and the widest one
 	packed              bool
 	sums                []float32 // levels of the stack from 1 on
 	ldSums, level       int       // stride of a row and size of a level in them; 0, or one tile's if they outlive no tile
 	whole               bool      // the chains of a tile run to their end at once
 
-	strip0, strip1 int // rows whose A is packed (tn)
+	packedTo int // rows before it have their A packed (tn)
 }
 
-// blockN is about how many columns of B are packed at once.
-const blockN = 768
+// blockN is about how many columns of B are packed at once, by layout.
+var blockN = [...]int{nn: 512, nt: 512, tn: 384}
 
 // B is read where it lies, not packed, for few rows of C, and where its own
 // rows are so short that a block of it sits well in the caches as it is.
@@ -28,15 +28,20 @@ const (
 	directStride = 512
 )
 
+// packedRows is about how many rows of k-major A are packed at once: packed, a
+// block of them stays in the third cache while blocks of B pass.
+const packedRows = 1536
+
 // run computes the part: for each block of columns and of k, B is packed, and
 // the panels of A pass over it.
 func (r *multiplication) run() {
 	n := r.n1 - r.n0
 	r.vectors, r.high = r.shape(r.layout, n)
 	r.wide = r.vectors * r.lanes
-	r.nc = roundUp((n+(n+blockN-1)/blockN-1)/((n+blockN-1)/blockN), r.wide)
+	r.cuts = (n + blockN[r.layout] - 1) / blockN[r.layout]
+	r.nc = ((n+r.wide-1)/r.wide + r.cuts - 1) / r.cuts * r.wide
 	r.packed = r.layout == nt || r.m1-r.m0 > directRows && r.longRows()
-	p := planner{steps: r.ws.steps[:0]}
+	p := planner{steps: r.ws.steps[:0], most: blockK[r.layout]}
 	if r.layout == tn {
 		p.chain(0, 0, r.term[0].k, 0)
 	} else {
@@ -46,17 +51,44 @@ func (r *multiplication) run() {
 	r.tally.pieces(p.steps)
 	count, longest := p.blocks()
 	r.reserve(p.levels-1, count, longest)
-	for jc := r.n0; jc < r.n1; jc += r.nc {
+	if r.layout == tn {
+		r.accumulate(p.steps)
+		return
+	}
+	for cut := range r.cuts {
 		for at := 0; at < len(p.steps); {
 			end := at
 			for !p.steps[end].last {
 				end++
 			}
 			end++
-			r.block(p.steps[at:end], jc, min(r.nc, r.n1-jc))
+			r.block(p.steps[at:end], cut)
 			at = end
 		}
 	}
+}
+
+// accumulate runs the steps of a tn product. All columns pass over a block of
+// A, so that it is packed once.
+func (r *multiplication) accumulate(steps []step) {
+	m1 := r.m1
+	size := r.chunk()
+	for ; r.m0 < m1; r.m0 = r.m1 {
+		r.m1 = min(r.m0+size, m1)
+		for s := range steps {
+			r.packedTo = r.m0
+			for cut := range r.cuts {
+				r.block(steps[s:s+1], cut)
+			}
+		}
+	}
+}
+
+// chunk is the number of rows whose A is packed at once.
+func (r *multiplication) chunk() int {
+	m := r.m1 - r.m0
+	parts := (m + packedRows - 1) / packedRows
+	return roundUp((m+parts-1)/parts, r.high)
 }
 
 // longRows reports whether B has rows longer than directStride.
@@ -76,7 +108,7 @@ func (r *multiplication) reserve(levels, blocks, longest int) {
 		r.ws.b.take(r.nc * longest)
 	}
 	if r.layout == tn {
-		r.ws.a.take(stripPanels * r.panelSize(longest))
+		r.ws.a.take((r.chunk() + r.high - 1) / r.high * r.panelSize(longest))
 	}
 	r.whole = blocks == 1
 	r.ldSums, r.level = r.wide, r.high*r.wide
@@ -88,14 +120,17 @@ func (r *multiplication) reserve(levels, blocks, longest int) {
 	}
 }
 
-// block runs steps whose B fits the buffer over columns [jc, jc+w).
-func (r *multiplication) block(steps []step, jc, w int) {
+// block runs steps whose B fits the buffer over one of the blocks of columns,
+// which are cut evenly in tiles.
+func (r *multiplication) block(steps []step, cut int) {
+	tiles := (r.n1 - r.n0 + r.wide - 1) / r.wide
+	jc := r.n0 + cut*tiles/r.cuts*r.wide
+	w := min(r.n0+(cut+1)*tiles/r.cuts*r.wide, r.n1) - jc
 	if r.packed {
 		for i := range steps {
 			r.packB(&steps[i], jc, w)
 		}
 	}
-	r.strip1 = 0
 	for i := r.m0; i < r.m1; i += r.high {
 		r.panel(steps, i, jc, w)
 	}
@@ -107,7 +142,7 @@ func (r *multiplication) block(steps []step, jc, w int) {
 //go:noinline
 func (r *multiplication) panel(steps []step, i, jc, w int) {
 	rows := min(r.high, r.m1-i)
-	if r.layout == tn && i >= r.strip1 {
+	if r.layout == tn && i >= r.packedTo {
 		r.packA(&steps[0], i)
 	}
 	for j := 0; j < w; j += r.wide {
@@ -138,6 +173,12 @@ func (r *multiplication) tile(s *step, i, jc, j, w, vectors int) {
 		r.setB(s, jc, j, w, vectors)
 	}
 	t.c, t.ldc = r.sum(s.store, i, jc, j)
+	t.ahead = t.c
+	if j+r.wide < w {
+		t.ahead, _ = r.sum(s.store, i, jc, j+r.wide)
+	} else if i+r.high < r.m1 {
+		t.ahead, _ = r.sum(s.store, i+r.high, jc, 0)
+	}
 	t.in = nil
 	if s.load >= 0 {
 		t.in, t.ldin = r.sum(s.load, i, jc, j)
@@ -153,11 +194,11 @@ func (r *multiplication) setA(s *step, i, tile int) {
 	t, a := &r.ws.tile, &r.term[s.term].a
 	if r.layout == tn {
 		size := r.panelSize(s.n)
-		at := (i - r.strip0) / r.high * size
+		at := (i - r.m0) / r.high * size
 		rows := min(r.high, r.m1-i)
 		t.a, t.lda = ptr(r.ws.a.data, at), 4*rows
 		t.next = t.a
-		if i+r.high < r.strip1 {
+		if i+r.high < r.packedTo {
 			t.next = ptr(r.ws.a.data, at+size)
 		}
 		return

@@ -1,29 +1,30 @@
 package cpu
 
-// stripPanels is the number of panels of k-major A that are packed at once.
-const stripPanels = 16
+// stripPanels is the number of panels of k-major A that are packed in one go.
+const stripPanels = 32
 
 // panelSize is the room of a packed panel of A: the last 32-byte store of a
 // panel runs over its end.
 func (r *multiplication) panelSize(k int) int { return roundUp(k*r.high+8, 16) }
 
-// packA packs k-major A for the panels from row i on: per k the values of a
-// panel side by side.
+// packA packs k-major A for the panels of a strip from row i on: per k the
+// values of a panel side by side.
 func (r *multiplication) packA(s *step, i int) {
 	a, size := &r.term[s.term].a, r.panelSize(s.n)
-	r.strip0, r.strip1 = i, min(i+stripPanels*r.high, r.m1)
+	first := (i - r.m0) / r.high
+	r.packedTo = min(i+stripPanels*r.high, r.m1)
 	// 32-byte loads must end inside the rows.
 	whole := 0
-	if full := r.strip1 - i; full >= 8 {
+	if full := r.packedTo - i; full >= 8 {
 		whole = min((full-8)/r.high+1, full/r.high)
 	}
 	if whole > 0 {
-		r.strips(ptr(r.ws.a.data, 0), 4*size, a.at(s.k0, i), 4*a.stride, s.n, whole, 4*r.high)
+		r.strips(ptr(r.ws.a.data, first*size), 4*size, a.at(s.k0, i), 4*a.stride, s.n, whole, 4*r.high)
 	}
-	for p := whole; i+p*r.high < r.strip1; p++ {
+	for p := whole; i+p*r.high < r.packedTo; p++ {
 		lo := i + p*r.high
-		rows := min(r.high, r.strip1-lo)
-		dst := r.ws.a.data[p*size:]
+		rows := min(r.high, r.packedTo-lo)
+		dst := r.ws.a.data[(first+p)*size:]
 		for k := range s.n {
 			from := a.data[(s.k0+k)*a.stride+lo:]
 			for x := range rows {

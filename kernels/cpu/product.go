@@ -163,9 +163,10 @@ type tileArgs struct {
 	ldin     int
 	triangle int // row i has i more steps (rows), or starts i steps later (cols)
 	merges   int
-	mask     uint64 // columns of the last vector, for mask registers
-	maskRow  *int32 // and for vector masks
-	next     *float32
+	mask     uint64   // columns of the last vector, for mask registers
+	maskRow  *int32   // and for vector masks
+	next     *float32 // A that a later tile reads, to fetch
+	ahead    *float32 // C of the next tile, to fetch
 	merge    [maxMerges]struct {
 		p  *float32
 		ld int

@@ -42,7 +42,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -99,7 +99,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -168,7 +168,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -242,7 +242,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -327,7 +327,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -416,7 +416,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -519,7 +519,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -625,7 +625,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -749,7 +749,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -875,7 +875,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -951,7 +951,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    64(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -1098,7 +1098,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -1245,7 +1245,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -1330,7 +1330,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -1393,7 +1393,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -1473,7 +1473,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -1560,7 +1560,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -1664,7 +1664,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -1774,7 +1774,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -1905,7 +1905,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -2041,7 +2041,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -2203,7 +2203,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -2369,7 +2369,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -2467,7 +2467,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    128(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -2670,7 +2670,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -2868,7 +2868,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -2969,7 +2969,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -3038,7 +3038,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -3129,7 +3129,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -3229,7 +3229,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -3352,7 +3352,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -3483,7 +3483,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -3642,7 +3642,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -3808,7 +3808,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -4008,7 +4008,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -4214,7 +4214,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -4334,7 +4334,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    192(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -4593,7 +4593,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -4842,7 +4842,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -4959,7 +4959,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -5034,7 +5034,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -5136,7 +5136,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -5249,7 +5249,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -5391,7 +5391,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -5543,7 +5543,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -5730,7 +5730,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -5926,7 +5926,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -6164,7 +6164,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -6410,7 +6410,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -6552,7 +6552,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    256(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -6867,7 +6867,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -7167,7 +7167,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -7291,7 +7291,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -7355,7 +7355,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -7430,7 +7430,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -7510,7 +7510,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -7604,7 +7604,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -7702,7 +7702,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -7817,7 +7817,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -7935,7 +7935,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -8073,7 +8073,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -8213,7 +8213,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -8376,7 +8376,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -8540,7 +8540,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -8730,7 +8730,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -8920,7 +8920,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -9010,7 +9010,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         64(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000008, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -9235,7 +9235,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -9453,7 +9453,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -9557,7 +9557,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -9629,7 +9629,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -9718,7 +9718,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -9814,7 +9814,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -9931,7 +9931,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -10054,7 +10054,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -10202,7 +10202,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -10355,7 +10355,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -10537,7 +10537,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -10723,7 +10723,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -10942,7 +10942,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -11164,7 +11164,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -11423,7 +11423,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -11684,7 +11684,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -11804,7 +11804,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         128(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000008, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -12119,7 +12119,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -12422,7 +12422,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -12548,7 +12548,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -12628,7 +12628,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -12731,7 +12731,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -12843,7 +12843,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -12983,7 +12983,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -13131,7 +13131,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -13312,7 +13312,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -13500,7 +13500,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -13726,7 +13726,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -13958,7 +13958,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -14233,7 +14233,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -14513,7 +14513,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -14841,7 +14841,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -15173,7 +15173,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -15323,7 +15323,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         192(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000008, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -15728,7 +15728,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -16116,7 +16116,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -16264,7 +16264,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -16352,7 +16352,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -16469,7 +16469,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -16597,7 +16597,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -16760,7 +16760,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -16933,7 +16933,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -17147,7 +17147,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -17370,7 +17370,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -17640,7 +17640,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -17918,7 +17918,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -18058,7 +18058,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         256(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000006, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -18416,7 +18416,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -18754,7 +18754,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ      (R12), R11
@@ -19101,7 +19101,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -19158,7 +19158,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -19227,7 +19227,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -19301,7 +19301,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -19386,7 +19386,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -19475,7 +19475,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -19578,7 +19578,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -19684,7 +19684,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -19808,7 +19808,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -19934,7 +19934,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -20010,7 +20010,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    32(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -20157,7 +20157,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -20304,7 +20304,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -20389,7 +20389,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -20452,7 +20452,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -20532,7 +20532,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -20619,7 +20619,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -20723,7 +20723,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -20833,7 +20833,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -20964,7 +20964,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -21100,7 +21100,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -21262,7 +21262,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -21428,7 +21428,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -21526,7 +21526,7 @@ started:
 	LEAQ    (SI)(R8*4), R12
 	LEAQ    (R8)(R8*2), R11
 	MOVQ    104(DI), R14
-	LEAQ    64(BX), R15
+	MOVQ    112(DI), R15
 	MOVQ    $0x00000006, R13
 	MOVQ    CX, AX
 	SHRQ    $0x02, AX
@@ -21728,7 +21728,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -21926,7 +21926,7 @@ notriangle:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -22026,7 +22026,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -22090,7 +22090,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -22165,7 +22165,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -22245,7 +22245,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -22339,7 +22339,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -22437,7 +22437,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -22552,7 +22552,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -22670,7 +22670,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -22808,7 +22808,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -22948,7 +22948,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -23022,7 +23022,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         32(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000006, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -23191,7 +23191,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -23355,7 +23355,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -23449,7 +23449,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -23521,7 +23521,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -23610,7 +23610,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -23706,7 +23706,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -23823,7 +23823,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -23946,7 +23946,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -24094,7 +24094,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -24247,7 +24247,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -24429,7 +24429,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -24615,7 +24615,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11
@@ -24711,7 +24711,7 @@ started:
 	MOVQ         40(DI), BX
 	MOVQ         48(DI), R10
 	MOVQ         104(DI), R14
-	LEAQ         64(BX), R15
+	MOVQ         112(DI), R15
 	MOVQ         $0x00000006, R13
 	CMPQ         72(DI), $0x00
 	JE           notriangle
@@ -24942,7 +24942,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ   (R12), R11
@@ -25164,7 +25164,7 @@ summed:
 	MOVQ  80(DI), AX
 	TESTQ AX, AX
 	JE    store
-	LEAQ  112(DI), R12
+	LEAQ  120(DI), R12
 
 merge:
 	MOVQ       (R12), R11

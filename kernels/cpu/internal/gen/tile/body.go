@@ -82,7 +82,7 @@ func (t tile) pointers() {
 	}
 	if t.unroll > 1 {
 		build.MOVQ(arg(offNext), next)
-		build.LEAQ(operand.Mem{Base: c, Disp: t.Vectors * t.Bytes()}, ahead)
+		build.MOVQ(arg(offAhead), ahead)
 		build.MOVQ(operand.U32(uint32(t.Rows)), left)
 	}
 }

@@ -30,6 +30,7 @@ const (
 	offMask
 	offMaskRow
 	offNext
+	offAhead
 	offMerge
 )
 
