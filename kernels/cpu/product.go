@@ -111,8 +111,8 @@ func (b *Backend) multiply(c *call) {
 	}
 	wide, high := b.isa.shape(p.layout, n)
 	wide *= b.isa.lanes
-	// Of k-major A the panels are packed by each part of the columns.
-	p.byRows = n < m && (p.layout == tn || n < 2*threads*wide)
+	// Parts that are columns pack all of k-major A each; parts that are rows, B.
+	p.byRows = n <= m && (p.layout == tn || n < 2*threads*wide)
 	if p.byRows {
 		p.share = roundUp((m+threads-1)/threads, high)
 		b.dispatch(c, (m+p.share-1)/p.share)
