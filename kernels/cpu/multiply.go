@@ -18,8 +18,8 @@ type multiplication struct {
 	packedTo int // rows before it have their A packed (tn)
 }
 
-// blockN is about how many columns of B are packed at once, by layout.
-var blockN = [...]int{nn: 512, nt: 512, tn: 384}
+// blockN is the most columns of B that are packed at once.
+const blockN = 384
 
 // B is read where it lies, not packed, for few rows of C, and where its own
 // rows are so short that a block of it sits well in the caches as it is.
@@ -38,10 +38,10 @@ func (r *multiplication) run() {
 	n := r.n1 - r.n0
 	r.vectors, r.high = r.shape(r.layout, n)
 	r.wide = r.vectors * r.lanes
-	r.cuts = (n + blockN[r.layout] - 1) / blockN[r.layout]
+	r.cuts = (n + blockN - 1) / blockN
 	r.nc = ((n+r.wide-1)/r.wide + r.cuts - 1) / r.cuts * r.wide
 	r.packed = r.layout == nt || r.m1-r.m0 > directRows && r.longRows()
-	p := planner{steps: r.ws.steps[:0], most: blockK[r.layout]}
+	p := planner{steps: r.ws.steps[:0]}
 	if r.layout == tn {
 		p.chain(0, 0, r.term[0].k, 0)
 	} else {

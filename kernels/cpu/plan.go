@@ -2,11 +2,10 @@ package cpu
 
 import "math/bits"
 
-// blockK is the longest piece of a chain that a tile runs at once, by layout: a
-// panel of A of that length stays in the first cache, and a block of B, blockN
-// wide, in the second (768 KiB of 1 MiB where this was measured). Few long pieces
-// pass over C less often, which counts for gradients of weights, whose C is large.
-var blockK = [...]int{nn: 384, nt: 384, tn: 512}
+// blockK is the longest piece of a chain that a tile runs at once: a panel of A
+// of that length stays in the first cache, and a block of B, blockN wide, in the
+// second (768 KiB). Longer pieces of narrower blocks pass over C less often.
+const blockK = 512
 
 // step is one piece of the chains of a tile: k in [k0, k0+n) of a term. Sums
 // live on a stack of arrays, of which level 0 is C itself.
@@ -22,15 +21,14 @@ type step struct {
 // planner builds the steps of a product.
 type planner struct {
 	steps  []step
-	most   int // longest piece of a chain, and of a block
 	top    int // finished sums on the stack
 	levels int // highest level in use, plus one
 }
 
 // chain adds the pieces of one chain over k in [lo, hi) of a term: evenly cut,
-// none longer than most.
+// none longer than blockK.
 func (p *planner) chain(term, lo, hi, load int) {
-	parts := (hi - lo + p.most - 1) / p.most
+	parts := (hi - lo + blockK - 1) / blockK
 	for i := range parts {
 		a, b := lo+i*(hi-lo)/parts, lo+(i+1)*(hi-lo)/parts
 		p.add(step{term: term, k0: a, n: b - a, load: load, store: p.top})
@@ -84,7 +82,7 @@ func (p *planner) blocks() (count, longest int) {
 		s.pack = k
 		k += s.n
 		longest = max(longest, k)
-		if i+1 == len(p.steps) || k+p.steps[i+1].n > p.most {
+		if i+1 == len(p.steps) || k+p.steps[i+1].n > blockK {
 			s.last = true
 			count++
 			k = 0

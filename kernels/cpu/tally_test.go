@@ -21,10 +21,10 @@ func TestTally(t *testing.T) {
 		}{
 			{"full tiles only", nt, 2 * high, 3 * wide, 5, 1, 6, 0, 0, 0},
 			{"one row and one column more", nt, 2*high + 1, wide + 1, 5, 1, 2, 4, 0, 0},
-			{"one k more than a block", nt, high, wide, blockK[nt] + 1, 1, 2, 0, 1, 0},
-			{"exactly a block", nt, high, wide, blockK[nt], 1, 1, 0, 0, 0},
-			{"groups of a block each are not long", nt, high, wide, 2 * blockK[nt], 2, 2, 0, 0, 1},
-			{"long groups", nt, high, wide, 2 * (blockK[nt] + 1), 2, 4, 0, 2, 1},
+			{"one k more than a block", nt, high, wide, blockK + 1, 1, 2, 0, 1, 0},
+			{"exactly a block", nt, high, wide, blockK, 1, 1, 0, 0, 0},
+			{"groups of a block each are not long", nt, high, wide, 2 * blockK, 2, 2, 0, 0, 1},
+			{"long groups", nt, high, wide, 2 * (blockK + 1), 2, 4, 0, 2, 1},
 			{"a sum that continues from its buffer is not long", tn, highTN, wideTN, 5, 1, 1, 0, 0, 0},
 			{"nothing", nt, 0, wide, 5, 1, 0, 0, 0, 0},
 		} {

@@ -91,19 +91,18 @@ func (p *pair) products() {
 				p.product(l, m, v*lanes-1-p.r.IntN(lanes-1), p.r.IntN(40), 1+p.r.IntN(9))
 			}
 		}
-		long := blockK[l]
-		for _, k := range []int{long, long + 1, 2*long + 5, 4*long + 3} {
+		for _, k := range []int{blockK, blockK + 1, 2*blockK + 5, 4*blockK + 3} {
 			for range 2 {
 				p.product(l, 1+p.r.IntN(30), 1+p.r.IntN(70), k, 1<<p.r.IntN(4))
 			}
 		}
-		p.product(l, 70, 2*blockN[l]+3, 70, 2) // several blocks of columns
+		p.product(l, 70, 2*blockN+3, 70, 2) // several blocks of columns
 	}
 	// Several strips of k-major A, with several blocks of columns and of k; several
 	// chunks of rows.
-	p.product(tn, 8*stripPanels+9, blockN[tn]+1, blockK[tn]+1, 1)
-	p.product(tn, packedRows+9, blockN[tn]+1, 7, 1)
-	p.product(tn, packedRows+9, 3, blockK[tn]+1, 1)
+	p.product(tn, 8*stripPanels+9, blockN+1, blockK+1, 1)
+	p.product(tn, packedRows+9, blockN+1, 7, 1)
+	p.product(tn, packedRows+9, 3, blockK+1, 1)
 }
 
 // attentions does the same for heads: widths of all kinds, lengths about a
@@ -160,18 +159,17 @@ func TestThreads(t *testing.T) {
 // TestPlan: the pieces of a plan cover every k of every group once and in
 // order, none longer than a block, and the stack ends with one sum in C.
 func TestPlan(t *testing.T) {
-	const most = 384
-	for _, k := range []int{0, 1, 5, most, most + 1, 3*most + 7} {
+	for _, k := range []int{0, 1, 5, blockK, blockK + 1, 3*blockK + 7} {
 		for groups := 1; groups <= 20; groups++ {
 			x := &product{terms: 2, groups: groups}
 			x.term[0] = term{k: k, bounds: shard.Bounds(k, groups)}
 			x.term[1] = term{k: k / 2, bounds: shard.Bounds(k/2, groups)}
-			p := planner{most: most}
+			var p planner
 			p.grouped(x)
 			p.blocks()
 			at := [2]int{}
 			for i, s := range p.steps {
-				if s.n > most || s.n > 0 && s.k0 != at[s.term] {
+				if s.n > blockK || s.n > 0 && s.k0 != at[s.term] {
 					t.Fatalf("k %d, groups %d: step %d is %+v, want k0 %d", k, groups, i, s, at[s.term])
 				}
 				at[s.term] += s.n
