@@ -1,22 +1,29 @@
 package cpu
 
 import (
+	"bytes"
 	"unsafe"
 
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// hashArgs is the argument of isa.hash: the digest of n elements from x on, of
-// which the first mixes start. The generator knows the offsets.
+// hashArgs is the argument of isa.hash and isa.hashChanged; the generator knows
+// the offsets.
 type hashArgs struct {
-	n     int
-	x     *float32
-	start uint64
-	sum   kernels.Digest // result
+	n       int // elements, a multiple of the vector
+	x, old  *float32
+	start   uint64 // what the first element mixes of its place
+	a, b    uint64 // result
+	special int    // not 0: x holds what is not finite, and the result is void
+	differ  int    // result of hashChanged
 }
 
 // hashIndex is the multiplier of the index in kernels.Mix.
 const hashIndex = 0x9e3779b97f4a7c15
+
+// stretch is how many elements are digested at once. What is not finite makes
+// its stretch slow.
+const stretch = 4096
 
 // Hash implements kernels.Kernels.
 func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
@@ -30,24 +37,30 @@ func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 	}
 	c := b.newCall(hashPart)
 	c.x[0], c.place, c.digest = viewOf(x), at, d
-	c.parallelRows(x.Rows, x.Cols)
+	c.parallelPlaces(1)
+}
+
+// parallelPlaces dispatches a call over all elements of its operands: as one row
+// where rows follow each other without a gap, in memory and in the tensor.
+func (c *call) parallelPlaces(operands int) {
+	x := &c.x[0]
+	if x.rows > 1 && x.stride == x.cols && c.place.RowStride == uint64(x.cols) {
+		for i := range operands {
+			n := c.x[i].rows * c.x[i].cols
+			c.x[i] = view{c.x[i].data, 1, n, n}
+		}
+	}
+	c.parallelRows(x.rows, x.cols)
 }
 
 func hashPart(c *call, ws *workspace, part int) {
 	var sum kernels.Digest
 	lo, hi := c.share(part)
 	for i := lo; i < hi; i++ {
-		if c.b.isa.hash == nil {
-			j0, j1 := c.columns(part)
-			hashPlain(&sum, c.x[0].row(i)[j0:j1], c.place.ID, c.place.First+uint64(i)*c.place.RowStride+uint64(j0))
-			continue
-		}
-		for j0, j1 := c.columns(part); j0 < j1; j0 += chunk {
-			h := &ws.hash
-			h.n, h.x = min(chunk, j1-j0), c.x[0].at(i, j0)
-			h.start = c.place.ID + (c.place.First+uint64(i)*c.place.RowStride+uint64(j0)+1)*hashIndex
-			h.call(c.b.isa.hash)
-			sum.Add(h.sum)
+		x := c.x[0].row(i)
+		index := c.place.First + uint64(i)*c.place.RowStride
+		for j, end := c.columns(part); j < end; j += stretch {
+			ws.digest(c.b.isa, &sum, x[j:min(j+stretch, end)], c.place.ID, index+uint64(j))
 		}
 	}
 	c.mu.Lock()
@@ -55,17 +68,99 @@ func hashPart(c *call, ws *workspace, part int) {
 	c.mu.Unlock()
 }
 
-// hashPlain adds x in plain Go.
-func hashPlain(sum *kernels.Digest, x []float32, id, index uint64) {
+// digest adds the elements of x: in vectors as long as they are finite.
+func (ws *workspace) digest(s *isa, sum *kernels.Digest, x []float32, id, index uint64) {
+	h := &ws.hash
+	if n := h.vectors(s, s.hash, x, nil, id, index); n > 0 {
+		sum.Add(kernels.Digest{A: h.a, B: h.b})
+		x, index = x[n:], index+uint64(n)
+	}
 	for j, v := range x {
-		p, q := kernels.Mix(id, index+uint64(j), uint64(kernels.Bits(v)))
-		sum.A += p
-		sum.B += q
+		a, b := kernels.Mix(id, index+uint64(j), uint64(kernels.Bits(v)))
+		sum.A += a
+		sum.B += b
 		if v-v != 0 { // NaN or infinite
 			sum.NonFinite++
 		}
 	}
 }
 
+// HashChanged implements kernels.Kernels: equal stretches, the most there is
+// between two steps of a frozen tensor, are skipped as bytes.
+func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kernels.Place) (changed int) {
+	if b.isa == nil {
+		return b.Backend.HashChanged(d, x, old, at)
+	}
+	kernels.CheckHashChanged(x, old)
+	if x.Len() == 0 {
+		return 0
+	}
+	c := b.newCall(changedPart)
+	c.x[0], c.x[1], c.place, c.digest, c.hold = viewOf(x), viewOf(old), at, d, true
+	c.parallelPlaces(2)
+	changed = c.count
+	c.drop()
+	return changed
+}
+
+func changedPart(c *call, ws *workspace, part int) {
+	var sum kernels.Digest
+	n := 0
+	lo, hi := c.share(part)
+	for i := lo; i < hi; i++ {
+		x, old := c.x[0].row(i), c.x[1].row(i)
+		index := c.place.First + uint64(i)*c.place.RowStride
+		for j, end := c.columns(part); j < end; j += stretch {
+			k := min(j+stretch, end)
+			if !bytes.Equal(raw(x[j:k]), raw(old[j:k])) {
+				n += ws.changes(c.b.isa, &sum, x[j:k], old[j:k], c.place.ID, index+uint64(j))
+			}
+		}
+	}
+	c.mu.Lock()
+	c.digest.Add(sum)
+	c.count += n
+	c.mu.Unlock()
+}
+
+// changes adds the places at which x and old differ, every NaN being one, as
+// elements with bits 1, and counts them.
+func (ws *workspace) changes(s *isa, sum *kernels.Digest, x, old []float32, id, index uint64) (differ int) {
+	h := &ws.hash
+	if n := h.vectors(s, s.hashChanged, x, old, id, index); n > 0 {
+		sum.Add(kernels.Digest{A: h.a, B: h.b})
+		x, old, index, differ = x[n:], old[n:], index+uint64(n), h.differ
+	}
+	for j, v := range x {
+		if kernels.Bits(v) != kernels.Bits(old[j]) {
+			a, b := kernels.Mix(id, index+uint64(j), 1)
+			sum.Add(kernels.Digest{A: a, B: b})
+			differ++
+		}
+	}
+	return differ
+}
+
+// vectors runs f over the whole vectors of x and returns how many elements they
+// hold; 0 if any of them is not finite.
+func (h *hashArgs) vectors(s *isa, f func(*byte), x, old []float32, id, index uint64) int {
+	n := len(x) - len(x)%s.lanes
+	if n == 0 {
+		return 0
+	}
+	h.n, h.x, h.old = n, unsafe.SliceData(x), unsafe.SliceData(old)
+	h.start = id + (index+1)*hashIndex
+	h.call(f)
+	if h.special != 0 {
+		return 0
+	}
+	return n
+}
+
 //go:noinline
 func (h *hashArgs) call(f func(*byte)) { f((*byte)(unsafe.Pointer(h))) }
+
+// raw is the memory of x.
+func raw(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}

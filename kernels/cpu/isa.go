@@ -17,7 +17,7 @@ type vectorTable struct {
 	fill, scale, addConst, add, tree4, residual, larger,
 	lanesDot, rmsNorm, normWeight, normGrad, normGradAdd, normGradWeight, normGradAddWeight,
 	rope, scaleMax, rowMax, expSum, divide, divideScale, softmaxGrad,
-	swiglu, swigluGrad, adamw, sgd, squares, largestBits func(*byte)
+	swiglu, swigluGrad, adamw, sgd, squares, largestBits, hash, hashChanged func(*byte)
 }
 
 // isa is an instruction set of this processor.
@@ -33,8 +33,6 @@ type isa struct {
 	panels [5]func(dst *float32, ps int, src *float32, lds int, k int, np int)
 	// strips is panels for at most 8 floats of width bytes; it writes 32 bytes.
 	strips func(dst *float32, ps int, src *float32, lds int, k int, np int, width int)
-	// hash digests float32; nil where plain Go is as fast.
-	hash func(*byte)
 	// control reads the floating-point control register.
 	control func() uint32
 	// tally counts; nil as a rule.

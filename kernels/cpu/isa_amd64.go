@@ -10,7 +10,6 @@ func detect() []*isa {
 	if avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
 		s := &isa{name: AVX512, lanes: 16, rowsWide: 4, colsWide: 3, tileTable: tilesAVX512(), vectorTable: vectorsAVX512()}
 		s.panels[3], s.panels[4] = panels3AVX512, panels4AVX512
-		s.hash = hashAVX512
 		found = append(found, s)
 	}
 	if avx2 {

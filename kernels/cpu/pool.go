@@ -33,10 +33,6 @@ type workspace struct {
 	a, b    memory // packed operands
 	c       memory // sums of groups
 	steps   []step
-	// HashChanged: elements of a stretch that are the same and that differ, one
-	// place more than there are, and elements with bits 1.
-	same, differ [stretch + 1]uint16
-	unit         [stretch]float32
 }
 
 // memory is reusable scratch.

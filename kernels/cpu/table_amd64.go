@@ -149,6 +149,8 @@ func vectorsAVX512() vectorTable {
 		sgd:               sgdAVX512,
 		squares:           squaresAVX512,
 		largestBits:       largestBitsAVX512,
+		hash:              hashAVX512,
+		hashChanged:       hashChangedAVX512,
 	}
 }
 
@@ -237,5 +239,7 @@ func vectorsAVX2() vectorTable {
 		sgd:               sgdAVX2,
 		squares:           squaresAVX2,
 		largestBits:       largestBitsAVX2,
+		hash:              hashAVX2,
+		hashChanged:       hashChangedAVX2,
 	}
 }

@@ -84,6 +84,12 @@ func squaresAVX512(p *byte)
 func largestBitsAVX512(p *byte)
 
 //go:noescape
+func hashAVX512(p *byte)
+
+//go:noescape
+func hashChangedAVX512(p *byte)
+
+//go:noescape
 func fillAVX2(p *byte)
 
 //go:noescape
@@ -165,6 +171,9 @@ func squaresAVX2(p *byte)
 func largestBitsAVX2(p *byte)
 
 //go:noescape
-func hashAVX512(p *byte)
+func hashAVX2(p *byte)
+
+//go:noescape
+func hashChangedAVX2(p *byte)
 
 func floatControl() uint32

@@ -4096,6 +4096,285 @@ DATA constAVX512_7fffffff<>+56(SB)/4, $0x7fffffff
 DATA constAVX512_7fffffff<>+60(SB)/4, $0x7fffffff
 GLOBL constAVX512_7fffffff<>(SB), RODATA|NOPTR, $64
 
+// func hashAVX512(p *byte)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
+TEXT ·hashAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	VPBROADCASTQ 24(AX), Z0
+	VPADDQ       constAVX512_lanes0<>+0(SB), Z0, Z0
+	VPBROADCASTQ 24(AX), Z1
+	VPADDQ       constAVX512_lanes1<>+0(SB), Z1, Z1
+	VMOVDQU64    constAVX512_94d049bb133111eb<>+0(SB), Z2
+	VMOVDQU64    constAVX512_ff51afd7ed558ccd<>+0(SB), Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x00005555, BX
+	KMOVW        BX, K1
+	VMOVDQU64    constAVX512_bf58476d1ce4e5b9<>+0(SB), Z8
+
+loop:
+	VMOVDQU64     (DX), Z9
+	VFMADD231PS   Z6, Z9, Z7
+	VPADDD        constAVX512_00000001<>+0(SB), Z9, Z9
+	VMOVDQA32.Z   Z9, K1, Z10
+	VPSRLQ        $0x20, Z9, Z9
+	VPMULLQ       Z8, Z10, Z10
+	VPMULLQ       Z8, Z9, Z9
+	VPXORQ        Z0, Z10, Z10
+	VPADDQ        constAVX512_e3779b97f4a7c150<>+0(SB), Z0, Z0
+	VPXORQ        Z1, Z9, Z9
+	VPADDQ        constAVX512_e3779b97f4a7c150<>+0(SB), Z1, Z1
+	VPSHUFD.Z     $0xf5, Z10, K1, Z11
+	VPSHUFD.Z     $0xf5, Z9, K1, Z12
+	VPXORQ        Z11, Z10, Z10
+	VPXORQ        Z12, Z9, Z9
+	VPMULLQ       Z2, Z10, Z10
+	VPMULLQ       Z2, Z9, Z9
+	VPSRLQ        $0x1d, Z10, Z11
+	VPSRLQ        $0x1d, Z9, Z12
+	VPXORQ        Z11, Z10, Z10
+	VPXORQ        Z12, Z9, Z9
+	VPADDQ        Z10, Z4, Z4
+	VPADDQ        Z9, Z4, Z4
+	VPSHUFD.Z     $0xf5, Z10, K1, Z11
+	VPSHUFD.Z     $0xf5, Z9, K1, Z12
+	VPXORQ        Z11, Z10, Z10
+	VPXORQ        Z12, Z9, Z9
+	VPMULLQ       Z3, Z10, Z10
+	VPMULLQ       Z3, Z9, Z9
+	VPSHUFD.Z     $0xf5, Z10, K1, Z11
+	VPSHUFD.Z     $0xf5, Z9, K1, Z12
+	VPXORQ        Z11, Z10, Z10
+	VPXORQ        Z12, Z9, Z9
+	VPADDQ        Z10, Z5, Z5
+	VPADDQ        Z9, Z5, Z5
+	ADDQ          $0x00000040, DX
+	SUBQ          $0x10, CX
+	JNE           loop
+	VCMPPS        $0x03, Z7, Z7, K1
+	KMOVW         K1, CX
+	MOVQ          CX, 48(AX)
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPADDQ        Y0, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X0
+	VPADDQ        X0, X4, X0
+	VPEXTRQ       $0x01, X0, CX
+	VMOVQ         X0, DX
+	ADDQ          CX, DX
+	MOVQ          DX, 32(AX)
+	VEXTRACTI64X4 $0x01, Z5, Y0
+	VPADDQ        Y0, Y5, Y5
+	VEXTRACTI128  $0x01, Y5, X0
+	VPADDQ        X0, X5, X0
+	VPEXTRQ       $0x01, X0, CX
+	VMOVQ         X0, DX
+	ADDQ          CX, DX
+	MOVQ          DX, 40(AX)
+	VZEROUPPER
+	RET
+
+DATA constAVX512_lanes0<>+0(SB)/8, $0x0000000000000000
+DATA constAVX512_lanes0<>+8(SB)/8, $0x3c6ef372fe94f82a
+DATA constAVX512_lanes0<>+16(SB)/8, $0x78dde6e5fd29f054
+DATA constAVX512_lanes0<>+24(SB)/8, $0xb54cda58fbbee87e
+DATA constAVX512_lanes0<>+32(SB)/8, $0xf1bbcdcbfa53e0a8
+DATA constAVX512_lanes0<>+40(SB)/8, $0x2e2ac13ef8e8d8d2
+DATA constAVX512_lanes0<>+48(SB)/8, $0x6a99b4b1f77dd0fc
+DATA constAVX512_lanes0<>+56(SB)/8, $0xa708a824f612c926
+GLOBL constAVX512_lanes0<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_lanes1<>+0(SB)/8, $0x9e3779b97f4a7c15
+DATA constAVX512_lanes1<>+8(SB)/8, $0xdaa66d2c7ddf743f
+DATA constAVX512_lanes1<>+16(SB)/8, $0x1715609f7c746c69
+DATA constAVX512_lanes1<>+24(SB)/8, $0x538454127b096493
+DATA constAVX512_lanes1<>+32(SB)/8, $0x8ff34785799e5cbd
+DATA constAVX512_lanes1<>+40(SB)/8, $0xcc623af8783354e7
+DATA constAVX512_lanes1<>+48(SB)/8, $0x08d12e6b76c84d11
+DATA constAVX512_lanes1<>+56(SB)/8, $0x454021de755d453b
+GLOBL constAVX512_lanes1<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_94d049bb133111eb<>+0(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+8(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+16(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+24(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+32(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+40(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+48(SB)/8, $0x94d049bb133111eb
+DATA constAVX512_94d049bb133111eb<>+56(SB)/8, $0x94d049bb133111eb
+GLOBL constAVX512_94d049bb133111eb<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_ff51afd7ed558ccd<>+0(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+8(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+16(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+24(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+32(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+40(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+48(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX512_ff51afd7ed558ccd<>+56(SB)/8, $0xff51afd7ed558ccd
+GLOBL constAVX512_ff51afd7ed558ccd<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_bf58476d1ce4e5b9<>+0(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+8(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+16(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+24(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+32(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+40(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+48(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX512_bf58476d1ce4e5b9<>+56(SB)/8, $0xbf58476d1ce4e5b9
+GLOBL constAVX512_bf58476d1ce4e5b9<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_00000001<>+0(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+4(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+8(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+12(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+16(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+20(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+24(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+28(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+32(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+36(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+40(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+44(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+48(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+52(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+56(SB)/4, $0x00000001
+DATA constAVX512_00000001<>+60(SB)/4, $0x00000001
+GLOBL constAVX512_00000001<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_e3779b97f4a7c150<>+0(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+8(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+16(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+24(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+32(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+40(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+48(SB)/8, $0xe3779b97f4a7c150
+DATA constAVX512_e3779b97f4a7c150<>+56(SB)/8, $0xe3779b97f4a7c150
+GLOBL constAVX512_e3779b97f4a7c150<>(SB), RODATA|NOPTR, $64
+
+// func hashChangedAVX512(p *byte)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, POPCNT
+TEXT ·hashChangedAVX512(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	VPBROADCASTQ 24(AX), Z0
+	VPADDQ       constAVX512_lanes0<>+0(SB), Z0, Z0
+	VPBROADCASTQ 24(AX), Z1
+	VPADDQ       constAVX512_lanes1<>+0(SB), Z1, Z1
+	VMOVDQU64    constAVX512_94d049bb133111eb<>+0(SB), Z2
+	VMOVDQU64    constAVX512_ff51afd7ed558ccd<>+0(SB), Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x00005555, BX
+	KMOVW        BX, K1
+	MOVQ         16(AX), BX
+	XORQ         SI, SI
+
+loop:
+	VMOVDQU64     (DX), Z8
+	VFMADD231PS   Z6, Z8, Z7
+	VPXORD        (BX), Z8, Z8
+	VPTESTMQ      constAVX512_00000000ffffffff<>+0(SB), Z8, K2
+	KMOVB         K2, DI
+	POPCNTL       DI, DI
+	ADDQ          DI, SI
+	VPTESTMQ      constAVX512_ffffffff00000000<>+0(SB), Z8, K3
+	KMOVB         K3, DI
+	POPCNTL       DI, DI
+	ADDQ          DI, SI
+	VMOVDQU64     constAVX512_7eb08eda39c9cb72<>+0(SB), Z8
+	VMOVDQU64     constAVX512_7eb08eda39c9cb72<>+0(SB), Z9
+	VPXORQ        Z0, Z8, Z8
+	VPADDQ        constAVX512_e3779b97f4a7c150<>+0(SB), Z0, Z0
+	VPXORQ        Z1, Z9, Z9
+	VPADDQ        constAVX512_e3779b97f4a7c150<>+0(SB), Z1, Z1
+	VPSHUFD.Z     $0xf5, Z8, K1, Z10
+	VPSHUFD.Z     $0xf5, Z9, K1, Z11
+	VPXORQ        Z10, Z8, Z8
+	VPXORQ        Z11, Z9, Z9
+	VPMULLQ       Z2, Z8, Z8
+	VPMULLQ       Z2, Z9, Z9
+	VPSRLQ        $0x1d, Z8, Z10
+	VPSRLQ        $0x1d, Z9, Z11
+	VPXORQ        Z10, Z8, Z8
+	VPXORQ        Z11, Z9, Z9
+	VPADDQ        Z8, Z4, K2, Z4
+	VPADDQ        Z9, Z4, K3, Z4
+	VPSHUFD.Z     $0xf5, Z8, K1, Z10
+	VPSHUFD.Z     $0xf5, Z9, K1, Z11
+	VPXORQ        Z10, Z8, Z8
+	VPXORQ        Z11, Z9, Z9
+	VPMULLQ       Z3, Z8, Z8
+	VPMULLQ       Z3, Z9, Z9
+	VPSHUFD.Z     $0xf5, Z8, K1, Z10
+	VPSHUFD.Z     $0xf5, Z9, K1, Z11
+	VPXORQ        Z10, Z8, Z8
+	VPXORQ        Z11, Z9, Z9
+	VPADDQ        Z8, Z5, K2, Z5
+	VPADDQ        Z9, Z5, K3, Z5
+	ADDQ          $0x00000040, BX
+	MOVQ          SI, 56(AX)
+	ADDQ          $0x00000040, DX
+	SUBQ          $0x10, CX
+	JNE           loop
+	VCMPPS        $0x03, Z7, Z7, K1
+	KMOVW         K1, CX
+	MOVQ          CX, 48(AX)
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPADDQ        Y0, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X0
+	VPADDQ        X0, X4, X0
+	VPEXTRQ       $0x01, X0, CX
+	VMOVQ         X0, DX
+	ADDQ          CX, DX
+	MOVQ          DX, 32(AX)
+	VEXTRACTI64X4 $0x01, Z5, Y0
+	VPADDQ        Y0, Y5, Y5
+	VEXTRACTI128  $0x01, Y5, X0
+	VPADDQ        X0, X5, X0
+	VPEXTRQ       $0x01, X0, CX
+	VMOVQ         X0, DX
+	ADDQ          CX, DX
+	MOVQ          DX, 40(AX)
+	VZEROUPPER
+	RET
+
+DATA constAVX512_00000000ffffffff<>+0(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+8(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+16(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+24(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+32(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+40(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+48(SB)/8, $0x00000000ffffffff
+DATA constAVX512_00000000ffffffff<>+56(SB)/8, $0x00000000ffffffff
+GLOBL constAVX512_00000000ffffffff<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_ffffffff00000000<>+0(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+8(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+16(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+24(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+32(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+40(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+48(SB)/8, $0xffffffff00000000
+DATA constAVX512_ffffffff00000000<>+56(SB)/8, $0xffffffff00000000
+GLOBL constAVX512_ffffffff00000000<>(SB), RODATA|NOPTR, $64
+
+DATA constAVX512_7eb08eda39c9cb72<>+0(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+8(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+16(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+24(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+32(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+40(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+48(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX512_7eb08eda39c9cb72<>+56(SB)/8, $0x7eb08eda39c9cb72
+GLOBL constAVX512_7eb08eda39c9cb72<>(SB), RODATA|NOPTR, $64
+
 // func fillAVX2(p *byte)
 // Requires: AVX, MMX+
 TEXT ·fillAVX2(SB), NOSPLIT, $0-8
@@ -4144,7 +4423,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), SI
+	LEAQ       constAVX2_maskRows<>+0(SB), SI
 	SHLQ       $0x02, AX
 	SUBQ       AX, SI
 	VMOVUPS    32(SI), Y1
@@ -4159,23 +4438,23 @@ stored:
 	VZEROUPPER
 	RET
 
-DATA maskRowsAVX2<>+0(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+4(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+8(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+12(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+16(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+20(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+24(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+28(SB)/4, $0xffffffff
-DATA maskRowsAVX2<>+32(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+36(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+40(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+44(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+48(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+52(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+56(SB)/4, $0x00000000
-DATA maskRowsAVX2<>+60(SB)/4, $0x00000000
-GLOBL maskRowsAVX2<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_maskRows<>+0(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+4(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+8(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+12(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+16(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+20(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+24(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+28(SB)/4, $0xffffffff
+DATA constAVX2_maskRows<>+32(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+36(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+40(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+44(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+48(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+52(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+56(SB)/4, $0x00000000
+DATA constAVX2_maskRows<>+60(SB)/4, $0x00000000
+GLOBL constAVX2_maskRows<>(SB), RODATA|NOPTR, $64
 
 // func scaleAVX2(p *byte)
 // Requires: AVX, MMX+
@@ -4244,7 +4523,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DI
+	LEAQ       constAVX2_maskRows<>+0(SB), DI
 	SHLQ       $0x02, AX
 	SUBQ       AX, DI
 	VMOVUPS    32(DI), Y1
@@ -4328,7 +4607,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), DI
+	LEAQ       constAVX2_maskRows<>+0(SB), DI
 	SHLQ       $0x02, AX
 	SUBQ       AX, DI
 	VMOVUPS    32(DI), Y1
@@ -4421,7 +4700,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), R8
+	LEAQ       constAVX2_maskRows<>+0(SB), R8
 	SHLQ       $0x02, AX
 	SUBQ       AX, R8
 	VMOVUPS    32(R8), Y0
@@ -4521,7 +4800,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), R10
+	LEAQ       constAVX2_maskRows<>+0(SB), R10
 	SHLQ       $0x02, AX
 	SUBQ       AX, R10
 	VMOVUPS    32(R10), Y0
@@ -4614,7 +4893,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), R9
+	LEAQ       constAVX2_maskRows<>+0(SB), R9
 	SHLQ       $0x02, AX
 	SUBQ       AX, R9
 	VMOVUPS    32(R9), Y0
@@ -4673,7 +4952,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), SI
+	LEAQ       constAVX2_maskRows<>+0(SB), SI
 	SHLQ       $0x02, AX
 	SUBQ       AX, SI
 	VMOVUPS    32(SI), Y0
@@ -4752,7 +5031,7 @@ few:
 rest0:
 	TESTQ       AX, AX
 	JE          fold
-	LEAQ        maskRowsAVX2<>+0(SB), DI
+	LEAQ        constAVX2_maskRows<>+0(SB), DI
 	SHLQ        $0x02, AX
 	SUBQ        AX, DI
 	VMOVUPS     32(DI), Y4
@@ -4766,7 +5045,7 @@ rest0:
 rest1:
 	TESTQ       AX, AX
 	JE          fold
-	LEAQ        maskRowsAVX2<>+0(SB), DI
+	LEAQ        constAVX2_maskRows<>+0(SB), DI
 	SHLQ        $0x02, AX
 	SUBQ        AX, DI
 	VMOVUPS     32(DI), Y4
@@ -4780,7 +5059,7 @@ rest1:
 rest2:
 	TESTQ       AX, AX
 	JE          fold
-	LEAQ        maskRowsAVX2<>+0(SB), DI
+	LEAQ        constAVX2_maskRows<>+0(SB), DI
 	SHLQ        $0x02, AX
 	SUBQ        AX, DI
 	VMOVUPS     32(DI), Y4
@@ -4794,7 +5073,7 @@ rest2:
 rest3:
 	TESTQ       AX, AX
 	JE          fold
-	LEAQ        maskRowsAVX2<>+0(SB), DI
+	LEAQ        constAVX2_maskRows<>+0(SB), DI
 	SHLQ        $0x02, AX
 	SUBQ        AX, DI
 	VMOVUPS     32(DI), Y4
@@ -4878,7 +5157,7 @@ firstfew:
 firstrest0:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R9
+	LEAQ        constAVX2_maskRows<>+0(SB), R9
 	SHLQ        $0x02, AX
 	SUBQ        AX, R9
 	VMOVUPS     32(R9), Y4
@@ -4891,7 +5170,7 @@ firstrest0:
 firstrest1:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R9
+	LEAQ        constAVX2_maskRows<>+0(SB), R9
 	SHLQ        $0x02, AX
 	SUBQ        AX, R9
 	VMOVUPS     32(R9), Y4
@@ -4904,7 +5183,7 @@ firstrest1:
 firstrest2:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R9
+	LEAQ        constAVX2_maskRows<>+0(SB), R9
 	SHLQ        $0x02, AX
 	SUBQ        AX, R9
 	VMOVUPS     32(R9), Y4
@@ -4917,7 +5196,7 @@ firstrest2:
 firstrest3:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R9
+	LEAQ        constAVX2_maskRows<>+0(SB), R9
 	SHLQ        $0x02, AX
 	SUBQ        AX, R9
 	VMOVUPS     32(R9), Y4
@@ -5091,7 +5370,7 @@ nextfew:
 nextrest0:
 	TESTQ       AX, AX
 	JE          nextfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5109,7 +5388,7 @@ nextrest0:
 nextrest1:
 	TESTQ       AX, AX
 	JE          nextfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5127,7 +5406,7 @@ nextrest1:
 nextrest2:
 	TESTQ       AX, AX
 	JE          nextfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5145,7 +5424,7 @@ nextrest2:
 nextrest3:
 	TESTQ       AX, AX
 	JE          nextfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5233,7 +5512,7 @@ finalone:
 finaloneend:
 	TESTQ      AX, AX
 	JE         finaldone
-	LEAQ       maskRowsAVX2<>+0(SB), R8
+	LEAQ       constAVX2_maskRows<>+0(SB), R8
 	SHLQ       $0x02, AX
 	SUBQ       AX, R8
 	VMOVUPS    32(R8), Y1
@@ -5301,7 +5580,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R8
+	LEAQ         constAVX2_maskRows<>+0(SB), R8
 	SHLQ         $0x02, AX
 	SUBQ         AX, R8
 	VMOVUPS      32(R8), Y0
@@ -5413,7 +5692,7 @@ firstfew:
 firstrest0:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5430,7 +5709,7 @@ firstrest0:
 firstrest1:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5447,7 +5726,7 @@ firstrest1:
 firstrest2:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5464,7 +5743,7 @@ firstrest2:
 firstrest3:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y5
@@ -5733,7 +6012,7 @@ nextfew:
 nextrest0:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	LEAQ         constAVX2_maskRows<>+0(SB), R12
 	SHLQ         $0x02, AX
 	SUBQ         AX, R12
 	VMOVUPS      32(R12), Y7
@@ -5758,7 +6037,7 @@ nextrest0:
 nextrest1:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	LEAQ         constAVX2_maskRows<>+0(SB), R12
 	SHLQ         $0x02, AX
 	SUBQ         AX, R12
 	VMOVUPS      32(R12), Y7
@@ -5783,7 +6062,7 @@ nextrest1:
 nextrest2:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	LEAQ         constAVX2_maskRows<>+0(SB), R12
 	SHLQ         $0x02, AX
 	SUBQ         AX, R12
 	VMOVUPS      32(R12), Y7
@@ -5808,7 +6087,7 @@ nextrest2:
 nextrest3:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R12
+	LEAQ         constAVX2_maskRows<>+0(SB), R12
 	SHLQ         $0x02, AX
 	SUBQ         AX, R12
 	VMOVUPS      32(R12), Y7
@@ -5919,7 +6198,7 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         constAVX2_maskRows<>+0(SB), R9
 	SHLQ         $0x02, AX
 	SUBQ         AX, R9
 	VMOVUPS      32(R9), Y0
@@ -6037,7 +6316,7 @@ firstfew:
 firstrest0:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6054,7 +6333,7 @@ firstrest0:
 firstrest1:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6071,7 +6350,7 @@ firstrest1:
 firstrest2:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6088,7 +6367,7 @@ firstrest2:
 firstrest3:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6381,7 +6660,7 @@ nextfew:
 nextrest0:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -6408,7 +6687,7 @@ nextrest0:
 nextrest1:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -6435,7 +6714,7 @@ nextrest1:
 nextrest2:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -6462,7 +6741,7 @@ nextrest2:
 nextrest3:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -6588,7 +6867,7 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         constAVX2_maskRows<>+0(SB), R9
 	SHLQ         $0x02, AX
 	SUBQ         AX, R9
 	VMOVUPS      32(R9), Y0
@@ -6732,7 +7011,7 @@ firstfew:
 firstrest0:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6752,7 +7031,7 @@ firstrest0:
 firstrest1:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6772,7 +7051,7 @@ firstrest1:
 firstrest2:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -6792,7 +7071,7 @@ firstrest2:
 firstrest3:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R11
+	LEAQ        constAVX2_maskRows<>+0(SB), R11
 	SHLQ        $0x02, AX
 	SUBQ        AX, R11
 	VMOVUPS     32(R11), Y5
@@ -7100,7 +7379,7 @@ nextfew:
 nextrest0:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -7128,7 +7407,7 @@ nextrest0:
 nextrest1:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -7156,7 +7435,7 @@ nextrest1:
 nextrest2:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -7184,7 +7463,7 @@ nextrest2:
 nextrest3:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R13
+	LEAQ         constAVX2_maskRows<>+0(SB), R13
 	SHLQ         $0x02, AX
 	SUBQ         AX, R13
 	VMOVUPS      32(R13), Y7
@@ -7298,7 +7577,7 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         constAVX2_maskRows<>+0(SB), R9
 	SHLQ         $0x02, AX
 	SUBQ         AX, R9
 	VMOVUPS      32(R9), Y0
@@ -7440,7 +7719,7 @@ firstfew:
 firstrest0:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R12
+	LEAQ        constAVX2_maskRows<>+0(SB), R12
 	SHLQ        $0x02, AX
 	SUBQ        AX, R12
 	VMOVUPS     32(R12), Y5
@@ -7460,7 +7739,7 @@ firstrest0:
 firstrest1:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R12
+	LEAQ        constAVX2_maskRows<>+0(SB), R12
 	SHLQ        $0x02, AX
 	SUBQ        AX, R12
 	VMOVUPS     32(R12), Y5
@@ -7480,7 +7759,7 @@ firstrest1:
 firstrest2:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R12
+	LEAQ        constAVX2_maskRows<>+0(SB), R12
 	SHLQ        $0x02, AX
 	SUBQ        AX, R12
 	VMOVUPS     32(R12), Y5
@@ -7500,7 +7779,7 @@ firstrest2:
 firstrest3:
 	TESTQ       AX, AX
 	JE          firstfold
-	LEAQ        maskRowsAVX2<>+0(SB), R12
+	LEAQ        constAVX2_maskRows<>+0(SB), R12
 	SHLQ        $0x02, AX
 	SUBQ        AX, R12
 	VMOVUPS     32(R12), Y5
@@ -7832,7 +8111,7 @@ nextfew:
 nextrest0:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R14
+	LEAQ         constAVX2_maskRows<>+0(SB), R14
 	SHLQ         $0x02, AX
 	SUBQ         AX, R14
 	VMOVUPS      32(R14), Y7
@@ -7862,7 +8141,7 @@ nextrest0:
 nextrest1:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R14
+	LEAQ         constAVX2_maskRows<>+0(SB), R14
 	SHLQ         $0x02, AX
 	SUBQ         AX, R14
 	VMOVUPS      32(R14), Y7
@@ -7892,7 +8171,7 @@ nextrest1:
 nextrest2:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R14
+	LEAQ         constAVX2_maskRows<>+0(SB), R14
 	SHLQ         $0x02, AX
 	SUBQ         AX, R14
 	VMOVUPS      32(R14), Y7
@@ -7922,7 +8201,7 @@ nextrest2:
 nextrest3:
 	TESTQ        AX, AX
 	JE           nextfold
-	LEAQ         maskRowsAVX2<>+0(SB), R14
+	LEAQ         constAVX2_maskRows<>+0(SB), R14
 	SHLQ         $0x02, AX
 	SUBQ         AX, R14
 	VMOVUPS      32(R14), Y7
@@ -8051,7 +8330,7 @@ finalone:
 finaloneend:
 	TESTQ        AX, AX
 	JE           finaldone
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         constAVX2_maskRows<>+0(SB), R9
 	SHLQ         $0x02, AX
 	SUBQ         AX, R9
 	VMOVUPS      32(R9), Y0
@@ -8115,7 +8394,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R11
+	LEAQ         constAVX2_maskRows<>+0(SB), R11
 	SHLQ         $0x02, AX
 	SUBQ         AX, R11
 	VMOVUPS      32(R11), Y1
@@ -8182,7 +8461,7 @@ maxone:
 maxoneend:
 	TESTQ        AX, AX
 	JE           maxdone
-	LEAQ         maskRowsAVX2<>+0(SB), SI
+	LEAQ         constAVX2_maskRows<>+0(SB), SI
 	SHLQ         $0x02, AX
 	SUBQ         AX, SI
 	VMOVUPS      32(SI), Y2
@@ -8249,7 +8528,7 @@ maxone:
 maxoneend:
 	TESTQ      AX, AX
 	JE         maxdone
-	LEAQ       maskRowsAVX2<>+0(SB), SI
+	LEAQ       constAVX2_maskRows<>+0(SB), SI
 	SHLQ       $0x02, AX
 	SUBQ       AX, SI
 	VMOVUPS    32(SI), Y2
@@ -8537,7 +8816,7 @@ few:
 rest0:
 	TESTQ        AX, AX
 	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), DI
+	LEAQ         constAVX2_maskRows<>+0(SB), DI
 	SHLQ         $0x02, AX
 	SUBQ         AX, DI
 	VMOVUPS      32(DI), Y6
@@ -8575,7 +8854,7 @@ rest0:
 rest1:
 	TESTQ        AX, AX
 	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), DI
+	LEAQ         constAVX2_maskRows<>+0(SB), DI
 	SHLQ         $0x02, AX
 	SUBQ         AX, DI
 	VMOVUPS      32(DI), Y6
@@ -8613,7 +8892,7 @@ rest1:
 rest2:
 	TESTQ        AX, AX
 	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), DI
+	LEAQ         constAVX2_maskRows<>+0(SB), DI
 	SHLQ         $0x02, AX
 	SUBQ         AX, DI
 	VMOVUPS      32(DI), Y6
@@ -8651,7 +8930,7 @@ rest2:
 rest3:
 	TESTQ        AX, AX
 	JE           fold
-	LEAQ         maskRowsAVX2<>+0(SB), DI
+	LEAQ         constAVX2_maskRows<>+0(SB), DI
 	SHLQ         $0x02, AX
 	SUBQ         AX, DI
 	VMOVUPS      32(DI), Y6
@@ -8867,7 +9146,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), SI
+	LEAQ         constAVX2_maskRows<>+0(SB), SI
 	SHLQ         $0x02, AX
 	SUBQ         AX, SI
 	VMOVUPS      32(SI), Y0
@@ -8924,7 +9203,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), SI
+	LEAQ         constAVX2_maskRows<>+0(SB), SI
 	SHLQ         $0x02, AX
 	SUBQ         AX, SI
 	VMOVUPS      32(SI), Y0
@@ -8991,7 +9270,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R8
+	LEAQ         constAVX2_maskRows<>+0(SB), R8
 	SHLQ         $0x02, AX
 	SUBQ         AX, R8
 	VMOVUPS      32(R8), Y0
@@ -9144,7 +9423,7 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	LEAQ        maskRowsAVX2<>+0(SB), R8
+	LEAQ        constAVX2_maskRows<>+0(SB), R8
 	SHLQ        $0x02, AX
 	SUBQ        AX, R8
 	VMOVUPS     32(R8), Y3
@@ -9358,7 +9637,7 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	LEAQ        maskRowsAVX2<>+0(SB), R10
+	LEAQ        constAVX2_maskRows<>+0(SB), R10
 	SHLQ        $0x02, AX
 	SUBQ        AX, R10
 	VMOVUPS     32(R10), Y3
@@ -9461,7 +9740,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R9
+	LEAQ         constAVX2_maskRows<>+0(SB), R9
 	SHLQ         $0x02, AX
 	SUBQ         AX, R9
 	VMOVUPS      32(R9), Y0
@@ -9533,7 +9812,7 @@ one:
 oneend:
 	TESTQ        AX, AX
 	JE           done
-	LEAQ         maskRowsAVX2<>+0(SB), R8
+	LEAQ         constAVX2_maskRows<>+0(SB), R8
 	SHLQ         $0x02, AX
 	SUBQ         AX, R8
 	VMOVUPS      32(R8), Y0
@@ -9657,7 +9936,7 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       maskRowsAVX2<>+0(SB), SI
+	LEAQ       constAVX2_maskRows<>+0(SB), SI
 	SHLQ       $0x02, AX
 	SUBQ       AX, SI
 	VMOVUPS    32(SI), Y5
@@ -9689,254 +9968,287 @@ DATA constAVX2_7fffffff<>+24(SB)/4, $0x7fffffff
 DATA constAVX2_7fffffff<>+28(SB)/4, $0x7fffffff
 GLOBL constAVX2_7fffffff<>(SB), RODATA|NOPTR, $32
 
-// func hashAVX512(p *byte)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, BMI2, POPCNT
-TEXT ·hashAVX512(SB), NOSPLIT, $0-8
+// func hashAVX2(p *byte)
+// Requires: AVX, AVX2, FMA3
+TEXT ·hashAVX2(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), AX
 	MOVQ         (AX), CX
 	MOVQ         8(AX), DX
-	VPBROADCASTQ 16(AX), Z0
-	VPADDQ       wordsLane<>+0(SB), Z0, Z0
-	VMOVDQU64    words_f1bbcdcbfa53e0a8<>+0(SB), Z1
-	VMOVDQU64    words_bf58476d1ce4e5b9<>+0(SB), Z2
-	VMOVDQU64    words_94d049bb133111eb<>+0(SB), Z3
-	VMOVDQU64    words_ff51afd7ed558ccd<>+0(SB), Z4
-	VMOVDQU64    words_7fffffff<>+0(SB), Z5
-	VMOVDQU64    words_7f800000<>+0(SB), Z6
-	VMOVDQU64    words_7fc00000<>+0(SB), Z7
-	VPXORQ       Z8, Z8, Z8
-	VPXORQ       Z9, Z9, Z9
-	XORQ         BX, BX
-	VMOVDQU64    words_7fffffff7fffffff<>+0(SB), Z11
-	VMOVDQU64    words_7f8000007f800000<>+0(SB), Z12
+	VPBROADCASTQ 24(AX), Y0
+	VPADDQ       constAVX2_lanes0<>+0(SB), Y0, Y0
+	VPBROADCASTQ 24(AX), Y1
+	VPADDQ       constAVX2_lanes1<>+0(SB), Y1, Y1
+	VMOVDQU      constAVX2_94d049bb133111eb<>+0(SB), Y2
+	VMOVDQU      constAVX2_0000000094d049bb<>+0(SB), Y3
+	VMOVDQU      constAVX2_ff51afd7ed558ccd<>+0(SB), Y4
+	VMOVDQU      constAVX2_00000000ff51afd7<>+0(SB), Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VMOVDQU      constAVX2_bf58476d1ce4e5b9<>+0(SB), Y10
+	VMOVDQU      constAVX2_00000000bf58476d<>+0(SB), Y11
 
-sixteen:
-	CMPQ      CX, $0x10
-	JLT       eight
-	VPANDD    (DX), Z11, Z10
-	VPCMPD    $0x05, Z12, Z10, K1
-	KORTESTW  K1, K1
-	JNE       eight
-	VPMOVZXDQ (DX), Z10
-	VPMULLQ   Z2, Z10, Z10
-	VPADDQ    Z2, Z10, Z10
-	VPXORQ    Z0, Z10, Z10
-	VPADDQ    Z1, Z0, Z0
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z3, Z10, Z10
-	VPSRLQ    $0x1d, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z8, Z8
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z4, Z10, Z10
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z9, Z9
-	VPMOVZXDQ 32(DX), Z10
-	VPMULLQ   Z2, Z10, Z10
-	VPADDQ    Z2, Z10, Z10
-	VPXORQ    Z0, Z10, Z10
-	VPADDQ    Z1, Z0, Z0
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z3, Z10, Z10
-	VPSRLQ    $0x1d, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z8, Z8
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z4, Z10, Z10
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z9, Z9
-	ADDQ      $0x40, DX
-	SUBQ      $0x10, CX
-	JMP       sixteen
-
-eight:
-	CMPQ      CX, $0x08
-	JLT       rest
-	VPMOVZXDQ (DX), Z10
-	VPANDQ    Z5, Z10, Z13
-	VPCMPQ    $0x05, Z6, Z13, K1
-	KMOVB     K1, SI
-	POPCNTL   SI, SI
-	ADDQ      SI, BX
-	VPCMPQ    $0x06, Z6, Z13, K1
-	VMOVDQA64 Z7, K1, Z10
-	VPMULLQ   Z2, Z10, Z10
-	VPADDQ    Z2, Z10, Z10
-	VPXORQ    Z0, Z10, Z10
-	VPADDQ    Z1, Z0, Z0
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z3, Z10, Z10
-	VPSRLQ    $0x1d, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z8, Z8
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPMULLQ   Z4, Z10, Z10
-	VPSRLQ    $0x20, Z10, Z13
-	VPXORQ    Z13, Z10, Z10
-	VPADDQ    Z10, Z9, Z9
-	ADDQ      $0x20, DX
-	SUBQ      $0x08, CX
-	JMP       sixteen
-
-rest:
-	TESTQ       CX, CX
-	JE          done
-	MOVL        $0x000000ff, SI
-	BZHIL       CX, SI, SI
-	KMOVW       SI, K1
-	VPMOVZXDQ.Z (DX), K1, Z10
-	VPANDQ      Z5, Z10, Z5
-	VPCMPQ      $0x05, Z6, Z5, K2
-	KMOVB       K2, CX
-	POPCNTL     CX, CX
-	ADDQ        CX, BX
-	VPCMPQ      $0x06, Z6, Z5, K2
-	VMOVDQA64   Z7, K2, Z10
-	VPMULLQ     Z2, Z10, Z10
-	VPADDQ      Z2, Z10, Z10
-	VPXORQ      Z0, Z10, Z10
-	VPADDQ      Z1, Z0, Z0
-	VPSRLQ      $0x20, Z10, Z0
-	VPXORQ      Z0, Z10, Z10
-	VPMULLQ     Z3, Z10, Z10
-	VPSRLQ      $0x1d, Z10, Z0
-	VPXORQ      Z0, Z10, Z10
-	VPADDQ      Z10, Z8, K1, Z8
-	VPSRLQ      $0x20, Z10, Z0
-	VPXORQ      Z0, Z10, Z10
-	VPMULLQ     Z4, Z10, Z10
-	VPSRLQ      $0x20, Z10, Z0
-	VPXORQ      Z0, Z10, Z10
-	VPADDQ      Z10, Z9, K1, Z9
-
-done:
-	MOVQ          BX, 40(AX)
-	VEXTRACTI64X4 $0x01, Z8, Y0
-	VPADDQ        Y0, Y8, Y0
-	VEXTRACTI128  $0x01, Y0, X1
-	VPADDQ        X1, X0, X1
-	VPEXTRQ       $0x01, X1, CX
-	VMOVQ         X1, DX
-	ADDQ          CX, DX
-	MOVQ          DX, 24(AX)
-	VEXTRACTI64X4 $0x01, Z9, Y0
-	VPADDQ        Y0, Y9, Y0
-	VEXTRACTI128  $0x01, Y0, X1
-	VPADDQ        X1, X0, X1
-	VPEXTRQ       $0x01, X1, CX
-	VMOVQ         X1, DX
-	ADDQ          CX, DX
-	MOVQ          DX, 32(AX)
+loop:
+	VMOVDQU      (DX), Y12
+	VFMADD231PS  Y8, Y12, Y9
+	VPMULUDQ     Y11, Y12, Y13
+	VPMULUDQ     Y10, Y12, Y14
+	VPSLLQ       $0x20, Y13, Y13
+	VPADDQ       Y13, Y14, Y14
+	VPADDQ       Y10, Y14, Y14
+	VPXOR        Y0, Y14, Y14
+	VPADDQ       constAVX2_f1bbcdcbfa53e0a8<>+0(SB), Y0, Y0
+	VPSRLQ       $0x20, Y14, Y13
+	VPXOR        Y13, Y14, Y14
+	VPSRLQ       $0x20, Y14, Y13
+	VPMULUDQ     Y2, Y13, Y13
+	VPMULUDQ     Y3, Y14, Y15
+	VPADDQ       Y15, Y13, Y13
+	VPSLLQ       $0x20, Y13, Y13
+	VPMULUDQ     Y2, Y14, Y14
+	VPADDQ       Y13, Y14, Y14
+	VPSRLQ       $0x1d, Y14, Y13
+	VPXOR        Y13, Y14, Y14
+	VPADDQ       Y14, Y6, Y6
+	VPSRLQ       $0x20, Y14, Y13
+	VPXOR        Y13, Y14, Y14
+	VPSRLQ       $0x20, Y14, Y13
+	VPMULUDQ     Y4, Y13, Y13
+	VPMULUDQ     Y5, Y14, Y15
+	VPADDQ       Y15, Y13, Y13
+	VPSLLQ       $0x20, Y13, Y13
+	VPMULUDQ     Y4, Y14, Y14
+	VPADDQ       Y13, Y14, Y14
+	VPSRLQ       $0x20, Y14, Y13
+	VPXOR        Y13, Y14, Y14
+	VPADDQ       Y14, Y7, Y7
+	VPSRLQ       $0x20, Y12, Y12
+	VPMULUDQ     Y11, Y12, Y13
+	VPMULUDQ     Y10, Y12, Y12
+	VPSLLQ       $0x20, Y13, Y13
+	VPADDQ       Y13, Y12, Y12
+	VPADDQ       Y10, Y12, Y12
+	VPXOR        Y1, Y12, Y12
+	VPADDQ       constAVX2_f1bbcdcbfa53e0a8<>+0(SB), Y1, Y1
+	VPSRLQ       $0x20, Y12, Y13
+	VPXOR        Y13, Y12, Y12
+	VPSRLQ       $0x20, Y12, Y13
+	VPMULUDQ     Y2, Y13, Y13
+	VPMULUDQ     Y3, Y12, Y14
+	VPADDQ       Y14, Y13, Y13
+	VPSLLQ       $0x20, Y13, Y13
+	VPMULUDQ     Y2, Y12, Y12
+	VPADDQ       Y13, Y12, Y12
+	VPSRLQ       $0x1d, Y12, Y13
+	VPXOR        Y13, Y12, Y12
+	VPADDQ       Y12, Y6, Y6
+	VPSRLQ       $0x20, Y12, Y13
+	VPXOR        Y13, Y12, Y12
+	VPSRLQ       $0x20, Y12, Y13
+	VPMULUDQ     Y4, Y13, Y13
+	VPMULUDQ     Y5, Y12, Y14
+	VPADDQ       Y14, Y13, Y13
+	VPSLLQ       $0x20, Y13, Y13
+	VPMULUDQ     Y4, Y12, Y12
+	VPADDQ       Y13, Y12, Y12
+	VPSRLQ       $0x20, Y12, Y13
+	VPXOR        Y13, Y12, Y12
+	VPADDQ       Y12, Y7, Y7
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, CX
+	JNE          loop
+	VCMPPS       $0x03, Y9, Y9, Y9
+	VMOVMSKPS    Y9, CX
+	MOVQ         CX, 48(AX)
+	VEXTRACTI128 $0x01, Y6, X0
+	VPADDQ       X0, X6, X0
+	VPEXTRQ      $0x01, X0, CX
+	VMOVQ        X0, DX
+	ADDQ         CX, DX
+	MOVQ         DX, 32(AX)
+	VEXTRACTI128 $0x01, Y7, X0
+	VPADDQ       X0, X7, X0
+	VPEXTRQ      $0x01, X0, CX
+	VMOVQ        X0, DX
+	ADDQ         CX, DX
+	MOVQ         DX, 40(AX)
 	VZEROUPPER
 	RET
 
-DATA wordsLane<>+0(SB)/8, $0x0000000000000000
-DATA wordsLane<>+8(SB)/8, $0x9e3779b97f4a7c15
-DATA wordsLane<>+16(SB)/8, $0x3c6ef372fe94f82a
-DATA wordsLane<>+24(SB)/8, $0xdaa66d2c7ddf743f
-DATA wordsLane<>+32(SB)/8, $0x78dde6e5fd29f054
-DATA wordsLane<>+40(SB)/8, $0x1715609f7c746c69
-DATA wordsLane<>+48(SB)/8, $0xb54cda58fbbee87e
-DATA wordsLane<>+56(SB)/8, $0x538454127b096493
-GLOBL wordsLane<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_lanes0<>+0(SB)/8, $0x0000000000000000
+DATA constAVX2_lanes0<>+8(SB)/8, $0x3c6ef372fe94f82a
+DATA constAVX2_lanes0<>+16(SB)/8, $0x78dde6e5fd29f054
+DATA constAVX2_lanes0<>+24(SB)/8, $0xb54cda58fbbee87e
+GLOBL constAVX2_lanes0<>(SB), RODATA|NOPTR, $32
 
-DATA words_f1bbcdcbfa53e0a8<>+0(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+8(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+16(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+24(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+32(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+40(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+48(SB)/8, $0xf1bbcdcbfa53e0a8
-DATA words_f1bbcdcbfa53e0a8<>+56(SB)/8, $0xf1bbcdcbfa53e0a8
-GLOBL words_f1bbcdcbfa53e0a8<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_lanes1<>+0(SB)/8, $0x9e3779b97f4a7c15
+DATA constAVX2_lanes1<>+8(SB)/8, $0xdaa66d2c7ddf743f
+DATA constAVX2_lanes1<>+16(SB)/8, $0x1715609f7c746c69
+DATA constAVX2_lanes1<>+24(SB)/8, $0x538454127b096493
+GLOBL constAVX2_lanes1<>(SB), RODATA|NOPTR, $32
 
-DATA words_bf58476d1ce4e5b9<>+0(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+8(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+16(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+24(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+32(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+40(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+48(SB)/8, $0xbf58476d1ce4e5b9
-DATA words_bf58476d1ce4e5b9<>+56(SB)/8, $0xbf58476d1ce4e5b9
-GLOBL words_bf58476d1ce4e5b9<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_94d049bb133111eb<>+0(SB)/8, $0x94d049bb133111eb
+DATA constAVX2_94d049bb133111eb<>+8(SB)/8, $0x94d049bb133111eb
+DATA constAVX2_94d049bb133111eb<>+16(SB)/8, $0x94d049bb133111eb
+DATA constAVX2_94d049bb133111eb<>+24(SB)/8, $0x94d049bb133111eb
+GLOBL constAVX2_94d049bb133111eb<>(SB), RODATA|NOPTR, $32
 
-DATA words_94d049bb133111eb<>+0(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+8(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+16(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+24(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+32(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+40(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+48(SB)/8, $0x94d049bb133111eb
-DATA words_94d049bb133111eb<>+56(SB)/8, $0x94d049bb133111eb
-GLOBL words_94d049bb133111eb<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_0000000094d049bb<>+0(SB)/8, $0x0000000094d049bb
+DATA constAVX2_0000000094d049bb<>+8(SB)/8, $0x0000000094d049bb
+DATA constAVX2_0000000094d049bb<>+16(SB)/8, $0x0000000094d049bb
+DATA constAVX2_0000000094d049bb<>+24(SB)/8, $0x0000000094d049bb
+GLOBL constAVX2_0000000094d049bb<>(SB), RODATA|NOPTR, $32
 
-DATA words_ff51afd7ed558ccd<>+0(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+8(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+16(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+24(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+32(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+40(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+48(SB)/8, $0xff51afd7ed558ccd
-DATA words_ff51afd7ed558ccd<>+56(SB)/8, $0xff51afd7ed558ccd
-GLOBL words_ff51afd7ed558ccd<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_ff51afd7ed558ccd<>+0(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX2_ff51afd7ed558ccd<>+8(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX2_ff51afd7ed558ccd<>+16(SB)/8, $0xff51afd7ed558ccd
+DATA constAVX2_ff51afd7ed558ccd<>+24(SB)/8, $0xff51afd7ed558ccd
+GLOBL constAVX2_ff51afd7ed558ccd<>(SB), RODATA|NOPTR, $32
 
-DATA words_7fffffff<>+0(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+8(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+16(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+24(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+32(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+40(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+48(SB)/8, $0x000000007fffffff
-DATA words_7fffffff<>+56(SB)/8, $0x000000007fffffff
-GLOBL words_7fffffff<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_00000000ff51afd7<>+0(SB)/8, $0x00000000ff51afd7
+DATA constAVX2_00000000ff51afd7<>+8(SB)/8, $0x00000000ff51afd7
+DATA constAVX2_00000000ff51afd7<>+16(SB)/8, $0x00000000ff51afd7
+DATA constAVX2_00000000ff51afd7<>+24(SB)/8, $0x00000000ff51afd7
+GLOBL constAVX2_00000000ff51afd7<>(SB), RODATA|NOPTR, $32
 
-DATA words_7f800000<>+0(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+8(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+16(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+24(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+32(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+40(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+48(SB)/8, $0x000000007f800000
-DATA words_7f800000<>+56(SB)/8, $0x000000007f800000
-GLOBL words_7f800000<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_bf58476d1ce4e5b9<>+0(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX2_bf58476d1ce4e5b9<>+8(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX2_bf58476d1ce4e5b9<>+16(SB)/8, $0xbf58476d1ce4e5b9
+DATA constAVX2_bf58476d1ce4e5b9<>+24(SB)/8, $0xbf58476d1ce4e5b9
+GLOBL constAVX2_bf58476d1ce4e5b9<>(SB), RODATA|NOPTR, $32
 
-DATA words_7fc00000<>+0(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+8(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+16(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+24(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+32(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+40(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+48(SB)/8, $0x000000007fc00000
-DATA words_7fc00000<>+56(SB)/8, $0x000000007fc00000
-GLOBL words_7fc00000<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_00000000bf58476d<>+0(SB)/8, $0x00000000bf58476d
+DATA constAVX2_00000000bf58476d<>+8(SB)/8, $0x00000000bf58476d
+DATA constAVX2_00000000bf58476d<>+16(SB)/8, $0x00000000bf58476d
+DATA constAVX2_00000000bf58476d<>+24(SB)/8, $0x00000000bf58476d
+GLOBL constAVX2_00000000bf58476d<>(SB), RODATA|NOPTR, $32
 
-DATA words_7fffffff7fffffff<>+0(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+8(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+16(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+24(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+32(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+40(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+48(SB)/8, $0x7fffffff7fffffff
-DATA words_7fffffff7fffffff<>+56(SB)/8, $0x7fffffff7fffffff
-GLOBL words_7fffffff7fffffff<>(SB), RODATA|NOPTR, $64
+DATA constAVX2_f1bbcdcbfa53e0a8<>+0(SB)/8, $0xf1bbcdcbfa53e0a8
+DATA constAVX2_f1bbcdcbfa53e0a8<>+8(SB)/8, $0xf1bbcdcbfa53e0a8
+DATA constAVX2_f1bbcdcbfa53e0a8<>+16(SB)/8, $0xf1bbcdcbfa53e0a8
+DATA constAVX2_f1bbcdcbfa53e0a8<>+24(SB)/8, $0xf1bbcdcbfa53e0a8
+GLOBL constAVX2_f1bbcdcbfa53e0a8<>(SB), RODATA|NOPTR, $32
 
-DATA words_7f8000007f800000<>+0(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+8(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+16(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+24(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+32(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+40(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+48(SB)/8, $0x7f8000007f800000
-DATA words_7f8000007f800000<>+56(SB)/8, $0x7f8000007f800000
-GLOBL words_7f8000007f800000<>(SB), RODATA|NOPTR, $64
+// func hashChangedAVX2(p *byte)
+// Requires: AVX, AVX2, FMA3, POPCNT
+TEXT ·hashChangedAVX2(SB), NOSPLIT, $0-8
+	MOVQ         p+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	VPBROADCASTQ 24(AX), Y0
+	VPADDQ       constAVX2_lanes0<>+0(SB), Y0, Y0
+	VPBROADCASTQ 24(AX), Y1
+	VPADDQ       constAVX2_lanes1<>+0(SB), Y1, Y1
+	VMOVDQU      constAVX2_94d049bb133111eb<>+0(SB), Y2
+	VMOVDQU      constAVX2_0000000094d049bb<>+0(SB), Y3
+	VMOVDQU      constAVX2_ff51afd7ed558ccd<>+0(SB), Y4
+	VMOVDQU      constAVX2_00000000ff51afd7<>+0(SB), Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         16(AX), BX
+	XORQ         SI, SI
+
+loop:
+	VMOVDQU      (DX), Y10
+	VFMADD231PS  Y8, Y10, Y9
+	VPCMPEQD     (BX), Y10, Y10
+	VMOVMSKPS    Y10, DI
+	XORL         $0xff, DI
+	POPCNTL      DI, DI
+	ADDQ         DI, SI
+	VMOVDQU      constAVX2_7eb08eda39c9cb72<>+0(SB), Y11
+	VPXOR        Y0, Y11, Y11
+	VPADDQ       constAVX2_f1bbcdcbfa53e0a8<>+0(SB), Y0, Y0
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPMULUDQ     Y2, Y12, Y12
+	VPMULUDQ     Y3, Y11, Y13
+	VPADDQ       Y13, Y12, Y12
+	VPSLLQ       $0x20, Y12, Y12
+	VPMULUDQ     Y2, Y11, Y11
+	VPADDQ       Y12, Y11, Y11
+	VPSRLQ       $0x1d, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSHUFD      $0xa0, Y10, Y12
+	VPANDN       Y11, Y12, Y12
+	VPADDQ       Y12, Y6, Y6
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPMULUDQ     Y4, Y12, Y12
+	VPMULUDQ     Y5, Y11, Y13
+	VPADDQ       Y13, Y12, Y12
+	VPSLLQ       $0x20, Y12, Y12
+	VPMULUDQ     Y4, Y11, Y11
+	VPADDQ       Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSHUFD      $0xa0, Y10, Y12
+	VPANDN       Y11, Y12, Y12
+	VPADDQ       Y12, Y7, Y7
+	VMOVDQU      constAVX2_7eb08eda39c9cb72<>+0(SB), Y11
+	VPXOR        Y1, Y11, Y11
+	VPADDQ       constAVX2_f1bbcdcbfa53e0a8<>+0(SB), Y1, Y1
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPMULUDQ     Y2, Y12, Y12
+	VPMULUDQ     Y3, Y11, Y13
+	VPADDQ       Y13, Y12, Y12
+	VPSLLQ       $0x20, Y12, Y12
+	VPMULUDQ     Y2, Y11, Y11
+	VPADDQ       Y12, Y11, Y11
+	VPSRLQ       $0x1d, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSHUFD      $0xf5, Y10, Y12
+	VPANDN       Y11, Y12, Y12
+	VPADDQ       Y12, Y6, Y6
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPMULUDQ     Y4, Y12, Y12
+	VPMULUDQ     Y5, Y11, Y13
+	VPADDQ       Y13, Y12, Y12
+	VPSLLQ       $0x20, Y12, Y12
+	VPMULUDQ     Y4, Y11, Y11
+	VPADDQ       Y12, Y11, Y11
+	VPSRLQ       $0x20, Y11, Y12
+	VPXOR        Y12, Y11, Y11
+	VPSHUFD      $0xf5, Y10, Y10
+	VPANDN       Y11, Y10, Y10
+	VPADDQ       Y10, Y7, Y7
+	ADDQ         $0x00000020, BX
+	MOVQ         SI, 56(AX)
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, CX
+	JNE          loop
+	VCMPPS       $0x03, Y9, Y9, Y9
+	VMOVMSKPS    Y9, CX
+	MOVQ         CX, 48(AX)
+	VEXTRACTI128 $0x01, Y6, X0
+	VPADDQ       X0, X6, X0
+	VPEXTRQ      $0x01, X0, CX
+	VMOVQ        X0, DX
+	ADDQ         CX, DX
+	MOVQ         DX, 32(AX)
+	VEXTRACTI128 $0x01, Y7, X0
+	VPADDQ       X0, X7, X0
+	VPEXTRQ      $0x01, X0, CX
+	VMOVQ        X0, DX
+	ADDQ         CX, DX
+	MOVQ         DX, 40(AX)
+	VZEROUPPER
+	RET
+
+DATA constAVX2_7eb08eda39c9cb72<>+0(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX2_7eb08eda39c9cb72<>+8(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX2_7eb08eda39c9cb72<>+16(SB)/8, $0x7eb08eda39c9cb72
+DATA constAVX2_7eb08eda39c9cb72<>+24(SB)/8, $0x7eb08eda39c9cb72
+GLOBL constAVX2_7eb08eda39c9cb72<>(SB), RODATA|NOPTR, $32
 
 // func floatControl() uint32
 // Requires: SSE

@@ -67,27 +67,42 @@ func Align(n uint64) {
 	build.Instruction(&ir.Instruction{Opcode: "PCALIGN", Operands: []operand.Op{operand.Imm(n)}})
 }
 
-// Constants are read-only vectors, one per bit pattern.
+// Constants are read-only vectors, one per content.
 type Constants struct {
 	isa   ISA
-	known map[uint32]operand.Mem
+	known map[string]operand.Mem
 }
 
 // NewConstants starts an empty table for functions of one instruction set.
-func NewConstants(s ISA) *Constants { return &Constants{isa: s, known: map[uint32]operand.Mem{}} }
+func NewConstants(s ISA) *Constants { return &Constants{isa: s, known: map[string]operand.Mem{}} }
 
 // Float is a vector of v in all lanes.
 func (c *Constants) Float(v float32) operand.Mem { return c.Bits(math.Float32bits(v)) }
 
 // Bits is a vector of u in all lanes.
 func (c *Constants) Bits(u uint32) operand.Mem {
-	if m, ok := c.known[u]; ok {
+	return c.vector(fmt.Sprintf("%08x", u), c.isa.Lanes, 4, func(int) operand.Constant { return operand.U32(u) })
+}
+
+// Word is a vector of u in all 64-bit lanes.
+func (c *Constants) Word(u uint64) operand.Mem {
+	return c.Words(fmt.Sprintf("%016x", u), func(int) uint64 { return u })
+}
+
+// Words is the vector called name of the 64-bit lanes that f gives.
+func (c *Constants) Words(name string, f func(lane int) uint64) operand.Mem {
+	return c.vector(name, c.isa.Lanes/2, 8, func(lane int) operand.Constant { return operand.U64(f(lane)) })
+}
+
+// vector is the data called name of n parts of some bytes each.
+func (c *Constants) vector(name string, n, bytes int, f func(i int) operand.Constant) operand.Mem {
+	if m, ok := c.known[name]; ok {
 		return m
 	}
-	m := build.GLOBL(fmt.Sprintf("const%s_%08x", c.isa.Name, u), build.RODATA|build.NOPTR)
-	for i := range c.isa.Lanes {
-		build.DATA(4*i, operand.U32(u))
+	m := build.GLOBL(fmt.Sprintf("const%s_%s", c.isa.Name, name), build.RODATA|build.NOPTR)
+	for i := range n {
+		build.DATA(bytes*i, f(i))
 	}
-	c.known[u] = m
+	c.known[name] = m
 	return m
 }

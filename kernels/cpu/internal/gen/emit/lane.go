@@ -132,17 +132,10 @@ func (f *Func) tail() Lane {
 
 // maskRows is a table of Lanes lanes set, then Lanes lanes clear.
 func (c *Constants) maskRows() operand.Mem {
-	const key = 1 // no constant in use
-	if m, ok := c.known[key]; ok {
-		return m
-	}
-	m := build.GLOBL("maskRows"+c.isa.Name, build.RODATA|build.NOPTR)
-	for i := range c.isa.Lanes {
-		build.DATA(4*i, operand.U32(0xffffffff))
-	}
-	for i := range c.isa.Lanes {
-		build.DATA(4*(c.isa.Lanes+i), operand.U32(0))
-	}
-	c.known[key] = m
-	return m
+	return c.vector("maskRows", 2*c.isa.Lanes, 4, func(i int) operand.Constant {
+		if i < c.isa.Lanes {
+			return operand.U32(0xffffffff)
+		}
+		return operand.U32(0)
+	})
 }

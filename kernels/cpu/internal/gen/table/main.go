@@ -51,7 +51,7 @@ func tiles(b *bytes.Buffer, s emit.ISA) {
 // vectors prints the kernels over vectors.
 func vectors(b *bytes.Buffer, s emit.ISA) {
 	names := "fill scale addConst add tree4 residual larger lanesDot rmsNorm normWeight normGrad normGradAdd normGradWeight normGradAddWeight " +
-		"rope scaleMax rowMax expSum divide divideScale softmaxGrad swiglu swigluGrad adamw sgd squares largestBits"
+		"rope scaleMax rowMax expSum divide divideScale softmaxGrad swiglu swigluGrad adamw sgd squares largestBits hash hashChanged"
 	fmt.Fprintf(b, "\nfunc vectors%s() vectorTable {\n\treturn vectorTable{\n", s.Name)
 	for _, n := range strings.Fields(names) {
 		fmt.Fprintf(b, "\t\t%s: %s%s,\n", n, n, s.Name)

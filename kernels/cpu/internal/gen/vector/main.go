@@ -19,8 +19,9 @@ func main() {
 		updates(s, c)
 		squares(s)
 		largestBits(s, c)
+		hash(s, c)
+		hashChanged(s, c)
 	}
-	hash()
 	control()
 	build.Generate()
 }
