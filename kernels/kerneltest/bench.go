@@ -183,6 +183,14 @@ func blockBenchmarks(T int) []benchmark {
 			y, x, z := m(T, h), m(T, h), m(T, h)
 			return func() { k.Residual(y, x, z, kernels.Tensor{}) }
 		}},
+		{"AddBias", func(k kernels.Kernels, m tensor) func() {
+			y, b := m(T, q), m(1, q)
+			return func() { k.AddBias(y, b) }
+		}},
+		{"ColumnSum", func(k kernels.Kernels, m tensor) func() {
+			db, dy := m(1, q), m(T, q)
+			return func() { k.ColumnSum(db, dy) }
+		}},
 	}
 }
 
@@ -194,6 +202,10 @@ func updateBenchmarks(T int) []benchmark {
 		{"AdamW", func(k kernels.Kernels, m tensor) func() {
 			w, a, v, g := m(1, n), m(1, n), m(1, n), m(1, n)
 			return func() { k.AdamW(w, a, v, g, adamWParams()[0]) }
+		}},
+		{"SGD", func(k kernels.Kernels, m tensor) func() {
+			w, v, g := m(1, n), m(1, n), m(1, n)
+			return func() { k.SGD(w, v, g, kernels.SGDParams{LR: 1e-3, Momentum: 0.9, Decay: 0.1, Coef: 1}) }
 		}},
 		{"Reduce/4", func(k kernels.Kernels, m tensor) func() {
 			dst, src := []kernels.Tensor{m(1, n)}, []kernels.Tensor{m(1, n), m(1, n), m(1, n), m(1, n)}
@@ -207,9 +219,25 @@ func updateBenchmarks(T int) []benchmark {
 			x, d := m(1, n), new(kernels.Digest)
 			return func() { k.Hash(d, x, kernels.Place{ID: 1}) }
 		}},
+		{"HashChanged", func(k kernels.Kernels, m tensor) func() {
+			x, y, d := m(1, n), m(1, n), new(kernels.Digest)
+			return func() { k.HashChanged(d, x, y, kernels.Place{ID: 1}) }
+		}},
 		{"Copy", func(k kernels.Kernels, m tensor) func() {
 			x, y := m(1, n), m(1, n)
 			return func() { k.Copy(x, y) }
+		}},
+		{"Scale", func(k kernels.Kernels, m tensor) func() {
+			x, y := m(1, n), m(1, n)
+			return func() { k.Scale(x, y, 0.5) }
+		}},
+		{"Add", func(k kernels.Kernels, m tensor) func() {
+			x, y, z := m(1, n), m(1, n), m(1, n)
+			return func() { k.Add(x, y, z) }
+		}},
+		{"Fill", func(k kernels.Kernels, m tensor) func() {
+			x := m(1, n)
+			return func() { k.Fill(x, 0.5) }
 		}},
 	}
 }
