@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/lockstep-ml/lockstep/kernels"
+import (
+	"runtime"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // RMSNorm implements kernels.Kernels.
 func (b *Backend) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
@@ -44,77 +48,94 @@ func (ws *workspace) rowsOf(c *call, f func(*byte), rows int, ps ...*float32) {
 }
 
 // normBlock is about how many elements RMSNormGrad takes at a time on several
-// threads: the second of its passes finds them in a cache.
-const normBlock = 1 << 20
+// threads: its second pass finds them in a core's own cache.
+const normBlock = 1 << 15
 
-// RMSNormGrad implements kernels.Kernels. On many threads dw, whose rows run in
-// order, is a pass of its own, shared by columns; it comes first, since dx may
-// lie on dy. Two threads would gain less than that pass costs.
+// normThreads is how many threads share RMSNormGrad at most: dw, a third of the
+// work, is done by one at a time.
+const normThreads = 4
+
+// RMSNormGrad implements kernels.Kernels. One thread does all in one pass.
+// Several take blocks of rows: each adds to dw in its turn, since rows run in
+// order, and then writes dx, which may lie on dy, while the next one adds.
 func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 	if b.isa == nil || x.Cols == 0 {
 		b.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
 		return
 	}
 	kernels.CheckRMSNormGrad(dx, dw, dy, x, rstd, w, res)
-	shared := b.threads > 2 && x.Len() > soloElements && x.Cols > 64
-	rows := x.Rows
-	if shared {
-		rows = max(normBlock/x.Cols, 4*b.threads)
+	if x.Rows == 0 {
+		return
 	}
-	for lo := 0; lo < x.Rows; lo += rows {
-		n := min(rows, x.Rows-lo)
-		if shared {
-			c := b.newCall(normWeightPart)
-			c.x = [8]view{viewOf(dw), viewOf(dy), viewOf(x), viewOf(rstd)}
-			c.first = lo
-			c.parallelColumns(n, x.Cols)
+	c := b.newCall(normGradPart)
+	c.x = [8]view{viewOf(dx), viewOf(x), viewOf(dy), viewOf(w), viewOf(res), viewOf(rstd), viewOf(dw)}
+	if 12*x.Len() >= streamFrom && x.Cols%16 == 0 {
+		c.stream = streams(c.x[:5], 1)
+	}
+	c.rows, c.cols, c.perPart = x.Rows, x.Cols, x.Rows
+	parts := 1
+	if b.threads > 1 && x.Len() > soloElements {
+		c.perPart = max(min(normBlock, x.Len()/8)/x.Cols, 1)
+		parts = min(b.threads, normThreads, (c.rows+c.perPart-1)/c.perPart)
+	}
+	c.block.Store(0)
+	c.turn.Store(0)
+	b.dispatch(c, parts)
+}
+
+// normGradPart takes blocks of rows until none is left. Blocks are taken in
+// order, so whoever has the turn is at work, and no thread waits for one that
+// waits for it.
+func normGradPart(c *call, ws *workspace, _ int) {
+	if c.perPart == c.rows {
+		c.normGrad(ws, 0, c.rows, true)
+		return
+	}
+	for {
+		turn := c.block.Add(1) - 1
+		lo := int(turn) * c.perPart
+		if lo >= c.rows {
+			return
 		}
-		c := b.newCall(normGradPart)
-		c.x = [8]view{viewOf(dx), viewOf(x), viewOf(dy), viewOf(w), viewOf(res), viewOf(rstd)}
-		if 12*x.Len() >= streamFrom && x.Cols%16 == 0 {
-			c.stream = streams(c.x[:5], 1)
+		hi := min(lo+c.perPart, c.rows)
+		for spins := 1; c.turn.Load() != turn; spins++ {
+			if spins%64 == 0 {
+				runtime.Gosched()
+			}
 		}
-		if c.first = lo; shared {
-			c.parallelWholeRows(n, x.Cols)
-			continue
-		}
-		c.x[6] = viewOf(dw)
-		c.rows, c.cols, c.perPart = n, x.Cols, n
-		b.dispatch(c, 1)
+		c.normWeight(ws, lo, hi)
+		c.turn.Add(1)
+		c.normGrad(ws, lo, hi, false)
 	}
 }
 
-func normWeightPart(c *call, ws *workspace, part int) {
-	j0, j1 := c.columns(part)
-	for i := c.first; i < c.first+c.rows; i++ {
-		ws.vec.s[0] = c.x[3].data[i]
-		at := i*c.cols + j0
-		ws.rowOf(c.b.isa.normWeight, j1-j0, ptr(c.x[0].data, j0), ptr(c.x[1].data, at), ptr(c.x[2].data, at))
+// normWeight adds rows [lo, hi) to dw.
+func (c *call) normWeight(ws *workspace, lo, hi int) {
+	for n := rowsAtOnce(c.cols); lo < hi; lo += n {
+		at := lo * c.cols
+		ws.rowsOf(c, c.b.isa.normWeight, min(n, hi-lo), ptr(c.x[6].data, 0), ptr(c.x[2].data, at), ptr(c.x[1].data, at), ptr(c.x[5].data, lo))
 	}
 }
 
-// normGradPart does the rows of a part: dx, and dw where it is given.
-func normGradPart(c *call, ws *workspace, part int) {
-	k, h := c.b.isa, c.cols
-	res, dw := c.x[4].data, c.x[6].data
+// normGrad writes rows [lo, hi) of dx, and adds them to dw where it is asked to.
+func (c *call) normGrad(ws *workspace, lo, hi int, weight bool) {
+	k, h, res := c.b.isa, c.cols, c.x[4].data
 	f := k.normGrad
 	switch {
-	case res != nil && dw != nil:
+	case res != nil && weight:
 		f = k.normGradAddWeight
 	case res != nil:
 		f = k.normGradAdd
-	case dw != nil:
+	case weight:
 		f = k.normGradWeight
 	}
 	if res == nil {
 		res = c.x[0].data // not read
 	}
 	ws.vec.s[0] = float32(h)
-	lo, hi := c.share(part)
 	for n := rowsAtOnce(h); lo < hi; lo += n {
-		i := lo + c.first
-		at := i * h
+		at := lo * h
 		ws.rowsOf(c, f, min(n, hi-lo), ptr(c.x[0].data, at), ptr(c.x[1].data, at), ptr(c.x[2].data, at), ptr(c.x[3].data, 0),
-			ptr(c.x[5].data, i), ptr(res, at), ptr(dw, 0))
+			ptr(c.x[5].data, lo), ptr(res, at), ptr(c.x[6].data, 0))
 	}
 }

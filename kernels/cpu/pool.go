@@ -20,7 +20,9 @@ type call struct {
 	ended atomic.Int64   // parts: a hint when to look at done
 	refs  atomic.Int32   // the caller, and every place in the queue
 	b     *Backend
-	mu    sync.Mutex // guards results that parts add to
+	mu    sync.Mutex   // guards results that parts add to
+	block atomic.Int64 // of the parts of RMSNormGrad: the next to take
+	turn  atomic.Int64 // and the one whose turn it is
 	operands
 }
 

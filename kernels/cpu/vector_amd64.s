@@ -933,16 +933,22 @@ stored:
 // func normWeightAVX512(p *byte)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·normWeightAVX512(SB), NOSPLIT, $0-8
-	MOVQ         p+0(FP), DX
+	MOVQ p+0(FP), DX
+	MOVQ (DX), AX
+	XORQ CX, CX
+	MOVQ 8(DX), BX
+	MOVQ 16(DX), SI
+	MOVQ 24(DX), DI
+	MOVQ 32(DX), R8
+
+row:
+	VBROADCASTSS (R8), Z0
+	ADDQ         $0x04, R8
 	MOVQ         (DX), AX
 	XORQ         CX, CX
-	MOVQ         8(DX), BX
-	MOVQ         16(DX), SI
-	MOVQ         24(DX), DI
-	VBROADCASTSS 72(DX), Z0
 
 many:
-	CMPQ        AX, $0x00000020
+	CMPQ        AX, $0x00000040
 	JLT         manyend
 	VMOVUPS     (BX)(CX*1), Z1
 	VMOVUPS     (SI)(CX*1), Z2
@@ -956,8 +962,20 @@ many:
 	VMULPS      Z0, Z3, Z3
 	VFMADD231PS Z2, Z3, Z1
 	VMOVUPS     Z1, 64(BX)(CX*1)
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x00000020, AX
+	VMOVUPS     128(BX)(CX*1), Z1
+	VMOVUPS     128(SI)(CX*1), Z2
+	VMOVUPS     128(DI)(CX*1), Z3
+	VMULPS      Z0, Z3, Z3
+	VFMADD231PS Z2, Z3, Z1
+	VMOVUPS     Z1, 128(BX)(CX*1)
+	VMOVUPS     192(BX)(CX*1), Z1
+	VMOVUPS     192(SI)(CX*1), Z2
+	VMOVUPS     192(DI)(CX*1), Z3
+	VMULPS      Z0, Z3, Z3
+	VFMADD231PS Z2, Z3, Z1
+	VMOVUPS     Z1, 192(BX)(CX*1)
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x00000040, AX
 	JMP         many
 
 manyend:
@@ -977,9 +995,9 @@ one:
 oneend:
 	TESTQ       AX, AX
 	JE          done
-	MOVL        $0x0000ffff, DX
-	BZHIL       AX, DX, DX
-	KMOVW       DX, K1
+	MOVL        $0x0000ffff, R9
+	BZHIL       AX, R9, R9
+	KMOVW       R9, K1
 	VMOVUPS.Z   (BX)(CX*1), K1, Z1
 	VMOVUPS.Z   (SI)(CX*1), K1, Z2
 	VMOVUPS.Z   (DI)(CX*1), K1, Z3
@@ -988,6 +1006,15 @@ oneend:
 	VMOVUPS     Z1, K1, (BX)(CX*1)
 
 done:
+	DECQ 120(DX)
+	JE   last
+	MOVQ (DX), AX
+	SHLQ $0x02, AX
+	ADDQ AX, SI
+	ADDQ AX, DI
+	JMP  row
+
+last:
 	VZEROUPPER
 	RET
 
@@ -5540,59 +5567,83 @@ TEXT ·normWeightAVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(DX), BX
 	MOVQ 16(DX), SI
 	MOVQ 24(DX), DI
+	MOVQ 32(DX), R8
+
+row:
+	VBROADCASTSS (R8), Y0
+	ADDQ         $0x04, R8
+	MOVQ         (DX), AX
+	XORQ         CX, CX
 
 many:
-	CMPQ         AX, $0x00000010
-	JLT          manyend
-	VMOVUPS      (BX)(CX*1), Y0
-	VMOVUPS      (SI)(CX*1), Y1
-	VMOVUPS      (DI)(CX*1), Y2
-	VBROADCASTSS 72(DX), Y3
-	VMULPS       Y3, Y2, Y2
-	VFMADD231PS  Y1, Y2, Y0
-	VMOVUPS      Y0, (BX)(CX*1)
-	VMOVUPS      32(BX)(CX*1), Y0
-	VMOVUPS      32(SI)(CX*1), Y1
-	VMOVUPS      32(DI)(CX*1), Y2
-	VBROADCASTSS 72(DX), Y3
-	VMULPS       Y3, Y2, Y2
-	VFMADD231PS  Y1, Y2, Y0
-	VMOVUPS      Y0, 32(BX)(CX*1)
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x00000010, AX
-	JMP          many
+	CMPQ        AX, $0x00000020
+	JLT         manyend
+	VMOVUPS     (BX)(CX*1), Y1
+	VMOVUPS     (SI)(CX*1), Y2
+	VMOVUPS     (DI)(CX*1), Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMOVUPS     Y1, (BX)(CX*1)
+	VMOVUPS     32(BX)(CX*1), Y1
+	VMOVUPS     32(SI)(CX*1), Y2
+	VMOVUPS     32(DI)(CX*1), Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMOVUPS     Y1, 32(BX)(CX*1)
+	VMOVUPS     64(BX)(CX*1), Y1
+	VMOVUPS     64(SI)(CX*1), Y2
+	VMOVUPS     64(DI)(CX*1), Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMOVUPS     Y1, 64(BX)(CX*1)
+	VMOVUPS     96(BX)(CX*1), Y1
+	VMOVUPS     96(SI)(CX*1), Y2
+	VMOVUPS     96(DI)(CX*1), Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMOVUPS     Y1, 96(BX)(CX*1)
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x00000020, AX
+	JMP         many
 
 manyend:
 one:
-	CMPQ         AX, $0x00000008
-	JLT          oneend
-	VMOVUPS      (BX)(CX*1), Y0
-	VMOVUPS      (SI)(CX*1), Y1
-	VMOVUPS      (DI)(CX*1), Y2
-	VBROADCASTSS 72(DX), Y3
-	VMULPS       Y3, Y2, Y2
-	VFMADD231PS  Y1, Y2, Y0
-	VMOVUPS      Y0, (BX)(CX*1)
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x00000008, AX
-	JMP          one
+	CMPQ        AX, $0x00000008
+	JLT         oneend
+	VMOVUPS     (BX)(CX*1), Y1
+	VMOVUPS     (SI)(CX*1), Y2
+	VMOVUPS     (DI)(CX*1), Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD231PS Y2, Y3, Y1
+	VMOVUPS     Y1, (BX)(CX*1)
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x00000008, AX
+	JMP         one
 
 oneend:
-	TESTQ        AX, AX
-	JE           done
-	LEAQ         constAVX2_maskRows<>+0(SB), R8
-	SHLQ         $0x02, AX
-	SUBQ         AX, R8
-	VMOVUPS      32(R8), Y0
-	VMASKMOVPS   (BX)(CX*1), Y0, Y1
-	VMASKMOVPS   (SI)(CX*1), Y0, Y2
-	VMASKMOVPS   (DI)(CX*1), Y0, Y3
-	VBROADCASTSS 72(DX), Y4
-	VMULPS       Y4, Y3, Y3
-	VFMADD231PS  Y2, Y3, Y1
-	VMASKMOVPS   Y1, Y0, (BX)(CX*1)
+	TESTQ       AX, AX
+	JE          done
+	LEAQ        constAVX2_maskRows<>+0(SB), R9
+	SHLQ        $0x02, AX
+	SUBQ        AX, R9
+	VMOVUPS     32(R9), Y1
+	VMASKMOVPS  (BX)(CX*1), Y1, Y2
+	VMASKMOVPS  (SI)(CX*1), Y1, Y3
+	VMASKMOVPS  (DI)(CX*1), Y1, Y4
+	VMULPS      Y0, Y4, Y0
+	VFMADD231PS Y3, Y0, Y2
+	VMASKMOVPS  Y2, Y1, (BX)(CX*1)
 
 done:
+	DECQ 120(DX)
+	JE   last
+	MOVQ (DX), AX
+	SHLQ $0x02, AX
+	ADDQ AX, SI
+	ADDQ AX, DI
+	JMP  row
+
+last:
 	VZEROUPPER
 	RET
 

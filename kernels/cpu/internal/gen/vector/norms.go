@@ -16,13 +16,7 @@ func norms(s emit.ISA, c *emit.Constants) {
 
 	rmsNorm(s, c)
 
-	f = emit.Begin(s, c, "normWeight", 3, 1) // dw, dy, x; rstd
-	f.Loop("", 2, false, func(l emit.Lane) {
-		dw := l.Load(0)
-		build.VFMADD231PS(l.Load(1), mul(f, l.Load(2), f.Scalar(0)), dw)
-		l.Store(0, dw)
-	})
-	f.End()
+	normWeight(s, c)
 
 	for _, g := range []normGrad{{}, {res: true}, {weight: true}, {weight: true, res: true}} {
 		g.emit(s, c)
@@ -70,6 +64,28 @@ func rmsNorm(s emit.ISA, c *emit.Constants) {
 	build.JMP(operand.LabelRef("row"))
 	build.Label("last")
 	f.Loop("final", 2, true, write)
+	f.End()
+}
+
+// normWeight emits count rows of the gradient of the weight: arrays dw, dy, x,
+// rstd.
+func normWeight(s emit.ISA, c *emit.Constants) {
+	const dw, dy, x, rstd = 0, 1, 2, 3
+	f := emit.Begin(s, c, "normWeight", 4, 0)
+	r := f.Virtual()
+	build.Label("row")
+	build.VBROADCASTSS(operand.Mem{Base: f.Ptr(rstd)}, r)
+	build.ADDQ(operand.Imm(4), f.Ptr(rstd))
+	f.ResetN()
+	f.Loop("", 4, false, func(l emit.Lane) {
+		v := l.Load(dw)
+		build.VFMADD231PS(l.Load(dy), mul(f, l.Load(x), r), v)
+		l.Store(dw, v)
+	})
+	f.LastRow("last")
+	f.Advance(dy, x)
+	build.JMP(operand.LabelRef("row"))
+	build.Label("last")
 	f.End()
 }
 
