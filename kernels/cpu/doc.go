@@ -13,6 +13,17 @@
 // never padded. The tree over groups adds finished chains to the tile while it
 // is in registers.
 //
+// A block of B of 512 by 384 elements is packed so that it stays in the second
+// cache while panels of A, six or eight rows high, pass over it from the first.
+// k-major A is packed too, once for all columns, so it may lie in the third.
+//
+// # Threads
+//
+// A kernel is cut into parts, and a thread takes those of its own share first, so
+// that the next kernel finds in a core's caches what this one left there. Threads
+// look for work for a while before they sleep: waking one takes longer than many
+// kernels do.
+//
 // # Assembly
 //
 // The .s files are generated: tiles by internal/gen/tile, everything over

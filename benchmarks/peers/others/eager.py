@@ -47,9 +47,17 @@ def heads(t, h, kv, d):
     return q, k.repeat_interleave(h // kv, 1), v.repeat_interleave(h // kv, 1)
 
 
+def causal(q, k, v):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    t, d = q.shape[-2:]
+    hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+    return (q @ k.transpose(-1, -2) * d**-0.5).masked_fill(hidden, float("-inf")).softmax(-1) @ v
+
+
 def attention(t, h, kv, d):
     q, k, v = heads(t, h, kv, d)
-    return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return lambda: causal(q, k, v)
 
 
 def attentiongrad(t, h, kv, d):
@@ -58,7 +66,7 @@ def attentiongrad(t, h, kv, d):
 
     def run():
         q.grad = k.grad = v.grad = None
-        F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(do)
+        causal(q, k, v).backward(do)
 
     return run
 
