@@ -72,7 +72,7 @@ func (r *multiplication) run() {
 // A, so that it is packed once.
 func (r *multiplication) accumulate(steps []step) {
 	m1 := r.m1
-	size := r.chunk()
+	size := r.rowsPacked()
 	for ; r.m0 < m1; r.m0 = r.m1 {
 		r.m1 = min(r.m0+size, m1)
 		for s := range steps {
@@ -84,8 +84,8 @@ func (r *multiplication) accumulate(steps []step) {
 	}
 }
 
-// chunk is the number of rows whose A is packed at once.
-func (r *multiplication) chunk() int {
+// rowsPacked is the most rows of A that are packed at once: evenly cut.
+func (r *multiplication) rowsPacked() int {
 	m := r.m1 - r.m0
 	parts := (m + packedRows - 1) / packedRows
 	return roundUp((m+parts-1)/parts, r.high)
@@ -108,7 +108,7 @@ func (r *multiplication) reserve(levels, blocks, longest int) {
 		r.ws.b.take(r.nc * longest)
 	}
 	if r.layout == tn {
-		r.ws.a.take((r.chunk() + r.high - 1) / r.high * r.panelSize(longest))
+		r.ws.a.take((r.rowsPacked() + r.high - 1) / r.high * r.panelSize(longest))
 	}
 	r.whole = blocks == 1
 	r.ldSums, r.level = r.wide, r.high*r.wide

@@ -104,7 +104,9 @@ func await(jobs chan *call) (c *call, open bool) {
 
 // wait returns when all parts are done.
 func (c *call) wait() {
-	for start := time.Now(); c.ended.Load() < int64(c.parts) && time.Since(start) < linger; {
+	if c.ended.Load() < int64(c.parts) {
+		for start := time.Now(); c.ended.Load() < int64(c.parts) && time.Since(start) < linger; {
+		}
 	}
 	c.done.Wait()
 }
