@@ -68,6 +68,17 @@ func TestMissingEvidenceIsNoPass(t *testing.T) {
 	}
 }
 
+// A run that needs more memory than it may use ends before it begins, and the
+// report says by how much.
+func TestRunsThatDoNotFitAreInconclusive(t *testing.T) {
+	o := options()
+	o.Memory, o.Case = 1<<20, "nano dp=2"
+	r, err := Verify(t.Context(), []*contract.Contract{ddp.Contract()}, o)
+	if r == nil || r.Verdict != contract.Inconclusive || err == nil || !strings.Contains(err.Error(), "2 ranks in one process need 0.0 GiB of memory, and it may use 0.0 GiB") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestRunsThatFailAreJudgedAndNeverHold(t *testing.T) {
 	for _, how := range []string{"error", "panic"} {
 		toy := &toy{}

@@ -33,6 +33,9 @@ type Options struct {
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
+	// Memory is how many bytes a run may use, all of its ranks together; a run that
+	// needs more ends before it begins. 0 runs everything.
+	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
 	// Progress is told what runs next; nil for none. It may be called

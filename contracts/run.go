@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -142,6 +143,11 @@ func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error)
 	}
 	if j.run.Parts != nil {
 		j.run.Parts(&parts)
+	}
+	if j.run.Config != nil {
+		if err := dryrun.Fits(*j.run.Config, o.Memory); err != nil {
+			return nil, err
+		}
 	}
 	if j.run.Do != nil {
 		return j.run.Do(ctx, contract.Env{Parts: parts, Text: o.text})

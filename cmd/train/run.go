@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -170,6 +171,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	open, err := cli.OpenBackend(o.backend)
 	if err != nil {
 		return cli.Usage, err
+	}
+	if err := dryrun.Fits(c, cli.Memory()); err != nil {
+		return cli.CannotRun, err
 	}
 	if o.history != "" {
 		if err := cli.FreshDir(o.history); err != nil {

@@ -72,7 +72,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 	opts := contracts.Options{
 		Options: contract.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
 			Backend: o.backend, Text: text},
-		Case: o.name, Parts: train.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks,
+		Case: o.name, Parts: train.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Memory: cli.Memory(),
 		Environment: report.Here(), Oracle: bound.NewOracle(cli.Text),
 	}
 	if o.history == "" {

@@ -47,6 +47,7 @@ type Report struct {
 	Stages   []Stage   `json:"stages"`
 	Schedule *Schedule `json:"schedule,omitempty"` // nil without pipeline
 	Ranks    []Ranks   `json:"ranks"`              // kinds of ranks, by their lowest rank
+	Bytes    int64     `json:"bytes"`              // Memory.Total of all ranks together
 	Memory   Spread    `json:"memory"`             // Memory.Total over ranks
 	State    Spread    `json:"state"`              // Memory.State over ranks
 	Traffic  []Traffic `json:"traffic"`            // by group, operation and purpose
@@ -105,6 +106,23 @@ func New(cfg train.Config) (*Report, error) {
 	b := &builder{cfg: cfg, dims: p.Dims(), moments: len(opt.Moments()), seqs: r.SequencesPerMicroBatch, report: r,
 		traffic: map[trafficKey]*Traffic{}, kinds: map[string]int{}}
 	return r, b.build()
+}
+
+// Fits refuses a configuration whose ranks need more than so many bytes
+// together, as in one process; 0 allows all.
+func Fits(cfg train.Config, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	r, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	if r.Bytes > bytes {
+		const gib = 1 << 30
+		return fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, r.World, float64(r.Bytes)/gib, float64(bytes)/gib)
+	}
+	return nil
 }
 
 // checkSizes refuses models whose layout or bytes do not fit. The estimate is in
@@ -198,6 +216,7 @@ func (b *builder) rank(at mesh.Coord, chunks []chunk) {
 	id := b.dims.Rank(at)
 	m := b.memory(at.DP, chunks)
 	b.total[id], b.state[id] = m.Total, m.State
+	b.report.Bytes += m.Total
 	sent := b.send(at, chunks)
 	key := fmt.Sprint(at.PP, m, sent) // fmt prints maps in the order of their keys
 	i, known := b.kinds[key]

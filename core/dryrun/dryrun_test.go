@@ -86,6 +86,37 @@ func TestFiguresAreThoseOfARun(t *testing.T) {
 	}
 }
 
+// The same where digests and changes are recorded.
+func TestFiguresWithEvidence(t *testing.T) {
+	for _, text := range []string{"", "dp=2", "dp=3,zero=1", "dp=2,zero=2", "dp=4,zero=3,microbatches=2", "tp=2", "pp=2", "dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors"} {
+		c := config(t, "nano", text)
+		c.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
+		backends := make([]*null.Backend, c.Plan.World())
+		parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
+			backends[r] = null.New()
+			return backends[r], nil
+		}}
+		measure(t, c, parts, func(rank int) int64 { return backends[rank].Counts().Peak })
+	}
+}
+
+// A run fits as many bytes as its ranks have together, and no less.
+func TestFits(t *testing.T) {
+	c := config(t, "nano", "dp=2,pp=2,zero=1")
+	sum := int64(0)
+	for _, k := range report(t, c).Ranks {
+		sum += int64(len(k.IDs)) * k.Memory.Total
+	}
+	for bytes, fits := range map[int64]bool{sum: true, sum - 1: false, 1: false, 0: true} {
+		if err := dryrun.Fits(c, bytes); (err == nil) != fits {
+			t.Errorf("%d of %d bytes: %v", bytes, sum, err)
+		}
+	}
+	if err := dryrun.Fits(c, 1); err == nil || !strings.Contains(err.Error(), "nano on dp=2,pp=2,zero=1") || !strings.Contains(err.Error(), "4 ranks in one process need ") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // The same on a backend that computes: it counts its allocations itself.
 func TestFiguresAreThoseOfARunThatComputes(t *testing.T) {
 	for _, c := range []train.Config{config(t, "nano", "dp=2,tp=2,zero=2,microbatches=8"), config(t, "odd", "dp=2,tp=2,pp=2,zero=3,vocab=parallel")} {

@@ -27,6 +27,8 @@ type Memory struct {
 	Activations int64 `json:"activations"`
 	// Work is tables, scratch, and buffers of messages between passes.
 	Work int64 `json:"work"`
+	// Evidence is the weights before a step, kept where their changes are recorded.
+	Evidence int64 `json:"evidence,omitempty"`
 	// TiedGradient is the message with which the last stage's part of a tied
 	// embedding comes, after the passes: in memory that they borrowed, if any.
 	TiedGradient int64 `json:"tied_gradient,omitempty"`
@@ -62,7 +64,7 @@ func (b *builder) memory(dp int, chunks []chunk) Memory {
 	m.State = kept + elementBytes*int64(most.both)
 	m.TiedGradient = b.tiedBuffer(dp, chunks)
 	lent := elementBytes * int64(most.loans) * int64(most.longest)
-	m.Total = kept + max(lent, m.TiedGradient) + m.Activations + m.Work
+	m.Total = kept + max(lent, m.TiedGradient) + m.Activations + m.Work + m.Evidence
 	return m
 }
 
@@ -95,6 +97,9 @@ func (b *builder) addState(m *Memory, dp int, c *chunk) {
 	m.Weights += elementBytes * int64(weights)
 	m.Gradients += elementBytes * int64(grads) * b.levels()
 	m.Moments += elementBytes * int64(owned) * int64(b.moments)
+	if b.cfg.Evidence.Digests {
+		m.Evidence += elementBytes * int64(owned)
+	}
 	if zero >= 2 && !b.unitGradients() {
 		m.FullGradient += elementBytes * int64(c.layout.Grads)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -97,6 +98,19 @@ func TestBackendsOpenByName(t *testing.T) {
 	}
 	if _, err := OpenBackend("abacus"); !errors.As(err, &usage) {
 		t.Errorf("an unknown backend: %v", err)
+	}
+}
+
+// The machine that runs this has memory, and the collector keeps below it.
+func TestMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	bytes := Memory()
+	if bytes < 1<<28 {
+		t.Fatalf("%d bytes", bytes)
+	}
+	if limit := debug.SetMemoryLimit(-1); limit >= bytes {
+		t.Errorf("the collector may use %d of %d bytes", limit, bytes)
 	}
 }
 
