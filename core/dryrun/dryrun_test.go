@@ -75,15 +75,21 @@ func TestFiguresAreThoseOfARun(t *testing.T) {
 				}
 				c := config(t, name, text)
 				c.Optimizer.Name = optimizer
-				backends := make([]*null.Backend, c.Plan.World())
-				parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
-					backends[r] = null.New()
-					return backends[r], nil
-				}}
-				measure(t, c, parts, func(rank int) int64 { return backends[rank].Counts().Peak })
+				dry(t, c)
 			}
 		}
 	}
+}
+
+// dry measures a run on a backend that only counts.
+func dry(t *testing.T, c train.Config) {
+	t.Helper()
+	backends := make([]*null.Backend, c.Plan.World())
+	parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
+		backends[r] = null.New()
+		return backends[r], nil
+	}}
+	measure(t, c, parts, func(rank int) int64 { return backends[rank].Counts().Peak })
 }
 
 // The same where digests and changes are recorded.
@@ -91,12 +97,7 @@ func TestFiguresWithEvidence(t *testing.T) {
 	for _, text := range []string{"", "dp=2", "dp=3,zero=1", "dp=2,zero=2", "dp=4,zero=3,microbatches=2", "tp=2", "pp=2", "dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors"} {
 		c := config(t, "nano", text)
 		c.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
-		backends := make([]*null.Backend, c.Plan.World())
-		parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
-			backends[r] = null.New()
-			return backends[r], nil
-		}}
-		measure(t, c, parts, func(rank int) int64 { return backends[rank].Counts().Peak })
+		dry(t, c)
 	}
 }
 
