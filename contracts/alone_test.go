@@ -2,12 +2,16 @@ package contracts
 
 import (
 	"context"
+	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // busy counts the runs that go on.
@@ -42,6 +46,41 @@ func TestNothingRunsBesideRunsThatMustBeAlone(t *testing.T) {
 	}
 	if o.width() > 1 && b.most.Load() < 2 {
 		t.Error("the other runs went on one after another: the test shows nothing")
+	}
+}
+
+// Runs go on side by side only while the memory that they need together is there.
+func TestRunsShareTheMemory(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // two runs at a time, on any machine
+	cfg, err := train.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need, err := dryrun.Fits(cfg, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for memory, want := range map[int64]int64{need: 1, 2*need - 1: 1, 2 * need: 2, 0: 2} {
+		var b busy
+		var q queue
+		for range 12 {
+			r := b.watch(false)
+			r.Config = &cfg
+			q.add("run", r)
+		}
+		o := options()
+		o.Memory = memory
+		if err := o.execute(t.Context(), q.jobs); err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range q.jobs {
+			if j.err != nil {
+				t.Errorf("memory for %d of %d bytes: %v", memory, need, j.err)
+			}
+		}
+		if n := min(b.most.Load(), 2); n != want {
+			t.Errorf("with %d bytes, %d runs of %d bytes each went on at a time, want %d", memory, n, need, want)
+		}
 	}
 }
 

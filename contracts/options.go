@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -33,14 +35,17 @@ type Options struct {
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
-	// Memory is how many bytes a run may use, all of its ranks together; a run that
-	// needs more ends before it begins. 0 runs everything.
+	// Memory is how many bytes runs may use, all that go on at a time and all of their
+	// ranks together; a run that alone needs more ends before it begins. 0 runs
+	// everything.
 	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
 	// Progress is told what runs next; nil for none. It may be called
 	// concurrently.
 	Progress func(what string)
+
+	room *semaphore.Weighted // what is left of Memory while jobs are executed
 }
 
 // OptionError is a mistake in options, found before anything runs.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -90,6 +92,7 @@ func (o *Options) width() int {
 // execute makes all jobs' histories: several at a time, then one after another
 // those that must be alone. It returns early only when ctx ends.
 func (o *Options) execute(ctx context.Context, jobs []*job) error {
+	o.room = semaphore.NewWeighted(o.Memory)
 	var beside, alone []*job
 	for _, j := range jobs {
 		if j.alone {
@@ -130,6 +133,20 @@ func (o *Options) each(ctx context.Context, jobs []*job, width int) {
 	wg.Wait()
 }
 
+// admit refuses a training run that needs more memory than there is, and where
+// others go on beside it waits for its share; release gives that back.
+func (o *Options) admit(ctx context.Context, cfg *train.Config) (release func(), err error) {
+	release = func() {}
+	if cfg == nil {
+		return release, nil
+	}
+	need, err := dryrun.Fits(*cfg, o.Memory)
+	if err != nil || o.room == nil {
+		return release, err
+	}
+	return func() { o.room.Release(need) }, o.room.Acquire(ctx, need)
+}
+
 // one makes the history of a job. A panic of a run's own code is its error.
 func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error) {
 	defer func() {
@@ -144,11 +161,11 @@ func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error)
 	if j.run.Parts != nil {
 		j.run.Parts(&parts)
 	}
-	if j.run.Config != nil {
-		if err := dryrun.Fits(*j.run.Config, o.Memory); err != nil {
-			return nil, err
-		}
+	release, err := o.admit(ctx, j.run.Config)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	if j.run.Do != nil {
 		return j.run.Do(ctx, contract.Env{Parts: parts, Text: o.text})
 	}

@@ -108,21 +108,22 @@ func New(cfg train.Config) (*Report, error) {
 	return r, b.build()
 }
 
-// Fits refuses a configuration whose ranks need more than so many bytes
-// together, as in one process; 0 allows all.
-func Fits(cfg train.Config, bytes int64) error {
+// Fits gives the bytes that a configuration's ranks need together, as in one
+// process, and an error where that is more than there are; 0 is any number, and
+// then the bytes are not counted.
+func Fits(cfg train.Config, bytes int64) (need int64, err error) {
 	if bytes == 0 {
-		return nil
+		return 0, nil
 	}
 	r, err := New(cfg)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if r.Bytes > bytes {
 		const gib = 1 << 30
-		return fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, r.World, float64(r.Bytes)/gib, float64(bytes)/gib)
+		err = fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, r.World, float64(r.Bytes)/gib, float64(bytes)/gib)
 	}
-	return nil
+	return r.Bytes, err
 }
 
 // checkSizes refuses models whose layout or bytes do not fit. The estimate is in

@@ -109,11 +109,12 @@ func TestFits(t *testing.T) {
 		sum += int64(len(k.IDs)) * k.Memory.Total
 	}
 	for bytes, fits := range map[int64]bool{sum: true, sum - 1: false, 1: false, 0: true} {
-		if err := dryrun.Fits(c, bytes); (err == nil) != fits {
-			t.Errorf("%d of %d bytes: %v", bytes, sum, err)
+		need, err := dryrun.Fits(c, bytes)
+		if (err == nil) != fits || bytes > 0 && need != sum {
+			t.Errorf("%d of %d bytes: need %d, %v", bytes, sum, need, err)
 		}
 	}
-	if err := dryrun.Fits(c, 1); err == nil || !strings.Contains(err.Error(), "nano on dp=2,pp=2,zero=1") || !strings.Contains(err.Error(), "4 ranks in one process need ") {
+	if _, err := dryrun.Fits(c, 1); err == nil || !strings.Contains(err.Error(), "nano on dp=2,pp=2,zero=1") || !strings.Contains(err.Error(), "4 ranks in one process need ") {
 		t.Errorf("error %v", err)
 	}
 }

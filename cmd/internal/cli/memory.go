@@ -2,22 +2,20 @@ package cli
 
 import (
 	"math"
+	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// Memory is how many bytes this process may use: what its control group allows,
-// else what the machine has; 0 where neither is known. The garbage collector,
-// which would let a heap of gigabytes double, is told to keep to nine tenths of
-// it, unless GOMEMLIMIT says otherwise.
+// Memory is how many bytes runs may use: nine tenths of what the control group
+// allows or else the machine has, or what GOMEMLIMIT says; 0 where nothing is
+// known. The garbage collector, which would let a heap of gigabytes double, keeps
+// to it from then on. What is left is for scratch that nobody counts.
 func Memory() int64 {
-	limit := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)
-	bytes, err := limit()
-	if err != nil || bytes > math.MaxInt64 {
-		return 0
+	// Without a figure of the machine the limit stays what it was.
+	_, _ = memlimit.Set(memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)), memlimit.WithRatio(0.9))
+	if bytes := debug.SetMemoryLimit(-1); bytes < math.MaxInt64 {
+		return bytes
 	}
-	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(0.9)); err != nil {
-		return 0
-	}
-	return int64(bytes)
+	return 0
 }
