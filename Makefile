@@ -5,6 +5,9 @@ MODULE  := github.com/lockstep-ml/lockstep
 # Packages whose bits must not depend on how the compiler may contract, those
 # of them that exist.
 NUMERIC := $(foreach d,kernels core/num core/model core/optim contracts/det,$(if $(wildcard $(d)),./$(d)/...))
+# The modules of the repository: this one, the generator of the kernels and the
+# example for authors of other trainers.
+MODULES := $(sort $(dir $(shell find . -name go.mod)))
 
 .PHONY: help
 help: ## print this list
@@ -39,8 +42,8 @@ check-vet: ## go vet and staticcheck have nothing to say
 	$(GO) tool staticcheck ./...
 
 .PHONY: check-tidy
-check-tidy: ## go.mod and go.sum are what go mod tidy makes
-	$(GO) mod tidy -diff
+check-tidy: ## go.mod and go.sum of every module are what go mod tidy makes
+	@for m in $(MODULES); do echo "go mod tidy -diff ($$m)"; (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: check-generate
 check-generate: ## generated files are what go generate makes
@@ -105,6 +108,10 @@ bench: ## time kernels and training steps, and what the canonical order and veri
 .PHONY: bench-peers
 bench-peers: ## time them in turn with OpenBLAS, PyTorch and copies (needs libopenblas-dev, and torch in PYTHON)
 	$(GO) run ./benchmarks/peers -peers openblas,torch,copy,training -python $(PYTHON)
+
+.PHONY: tidy
+tidy: ## run go mod tidy in every module
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy) || exit 1; done
 
 .PHONY: fmt
 fmt: ## format the sources

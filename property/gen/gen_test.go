@@ -13,6 +13,10 @@ import (
 // command runs that spec alone and meets the same smallest case at once.
 func TestPrintedCommandReproduces(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(filepath.Join("testdata", "failing", "testdata")) })
+	// Read here too, so that the go command runs the test again when it changes.
+	if _, err := os.ReadFile(filepath.Join("testdata", "failing", "failing_test.go")); err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.Command("go", "test", "./testdata/failing").CombinedOutput()
 	if err == nil {
 		t.Fatalf("the failing suite passes:\n%s", out)
