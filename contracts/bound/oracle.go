@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -130,7 +129,7 @@ func (o *Oracle) batch(cfg train.Config, step int) (model.Batch, error) {
 // gradient evaluates the batch.
 func gradient(cfg train.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
 	be := bound.New()
-	if cfg.Plan.TP <= 1 || cfg.Plan.Comm == comm.Tree {
+	if cfg.Plan.CanonicalActivations() {
 		be = bound.NewSums()
 	}
 	d, err := NewDense(be, cfg.Model, b.Seqs)

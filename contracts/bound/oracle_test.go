@@ -247,7 +247,7 @@ func TestRefusals(t *testing.T) {
 		{"no text", h.Header.Spec, weights, func(string) (train.Text, error) { return train.Text{}, fmt.Errorf("gone") }, "gone"},
 		{"no weights", h.Header.Spec, nil, text, "model.embed_tokens.weight"},
 		{"short weights", h.Header.Spec, short, text, "model.norm.weight"},
-		{"tensor-parallel ring", respec(func(c *train.Config) { c.Plan.DP, c.Plan.TP, c.Plan.MicroBatches, c.Plan.Comm = 1, 2, 0, "ring" }), weights, text, "says nothing"},
+		{"tensor-parallel ring", respec(func(c *train.Config) { c.Plan.DP, c.Plan.TP, c.Plan.MicroBatches, c.Plan.Comm = 1, 4, 0, "ring" }), weights, text, "says nothing"},
 	} {
 		_, err := bound.NewOracle(c.text).Gradient(c.spec, 0, c.weights)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -62,6 +62,21 @@ func Single(cfg train.Config) train.Config {
 	return cfg
 }
 
+// Unsplit is the configuration on the plan's control, which has the whole model
+// on every rank.
+func Unsplit(cfg train.Config) train.Config {
+	whole := cfg.Plan.Unsplit(cfg.Model)
+	if whole.World() == 1 {
+		return Single(cfg)
+	}
+	if cfg.Evidence.Taps {
+		whole.MicroBatches = cfg.Plan.MicroBatches
+	}
+	cfg.Plan = whole
+	cfg.Evidence.Capture = cfg.Model.Params() <= captured
+	return cfg
+}
+
 // Run trains cfg. Runs of one configuration on one text are done once.
 func Run(cfg train.Config, o contract.Options) contract.Run {
 	return contract.Run{Key: string(cfg.Spec()) + " on text " + o.Text.Hash(), Config: &cfg}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -13,9 +13,9 @@ import (
 const workers = 8
 
 // Canonical reports whether a plan promises the single worker's bits for some
-// named configuration: as many ranks as divide the logical workers, and the tree.
+// named configuration.
 func Canonical(p plan.Plan) bool {
-	return workers%max(1, p.DP) == 0 && (p.Comm == "" || p.Comm == comm.Tree)
+	return p.Exact(model.Config{Groups: model.Groups{Data: workers}})
 }
 
 // Foreign reports whether plans were asked for of which none is canonical: a

@@ -35,9 +35,9 @@ func Choose(o contract.Options, fixtures func(level int) []Fixture, byConfig fun
 	return out
 }
 
-// WithSingle makes a case of every plan of the fixtures, beside the single
-// worker as control. prepare changes each preset first; nil for nothing.
-func WithSingle(o contract.Options, fixtures []Fixture, prepare func(*train.Config)) []contract.Case {
+// WithUnsplit makes a case of every plan of the fixtures, beside its control
+// with the whole model on every rank. prepare changes each preset first; nil for nothing.
+func WithUnsplit(o contract.Options, fixtures []Fixture, prepare func(*train.Config)) []contract.Case {
 	var out []contract.Case
 	for _, f := range fixtures {
 		cfg, err := Preset(f.Config, o, f.Steps)
@@ -57,7 +57,7 @@ func WithSingle(o contract.Options, fixtures []Fixture, prepare func(*train.Conf
 			one := On(cfg, p)
 			out = append(out, contract.Case{Name: Name(one) + f.Suffix, Runs: map[contract.Role]contract.Run{
 				contract.Test:    Run(one, o),
-				contract.Control: Run(Single(one), o),
+				contract.Control: Run(Unsplit(one), o),
 			}})
 		}
 	}

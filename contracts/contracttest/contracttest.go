@@ -5,11 +5,13 @@ package contracttest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/bound"
+	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -144,35 +146,74 @@ func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
 		cases := c.Cases(Options()) // anew: Break changes them
 		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()
-			res := r.mutant(t, c, cases, m)
-			if res.Verdict() != contract.Violated {
-				t.Errorf("%s is %s: saw %d of %d, doubts %q", m.Clause, res.Verdict(), res.Saw, res.Expected, res.Doubts)
+			i := slices.IndexFunc(cases, func(cs contract.Case) bool { return cs.Name == m.On })
+			if i < 0 {
+				t.Fatalf("no case %q", m.On)
 			}
-			Log(t, res)
+			r.mutant(t, c, cases[i], m)
 		})
 	}
 }
 
-// mutant judges one mutant by its clause.
-func (r *Runner) mutant(t *testing.T, c *contract.Contract, cases []contract.Case, m contract.Mutant) contract.Result {
-	t.Helper()
-	i := slices.IndexFunc(cases, func(cs contract.Case) bool { return cs.Name == m.On })
-	if i < 0 {
-		t.Fatalf("no case %q", m.On)
+// OnPlan runs a contract on a plan that its cases do not have: every clause
+// holds, and the named mutants are caught there too, on the configuration that
+// they are made for.
+func (r *Runner) OnPlan(t *testing.T, c *contract.Contract, plan string, mutants ...string) {
+	o := Options()
+	o.Plans = []string{plan}
+	t.Run(plan, func(t *testing.T) {
+		t.Parallel()
+		r.Held(t, c, short(c.Cases(o), o))
+		for _, id := range mutants {
+			t.Run(id, func(t *testing.T) {
+				i := slices.IndexFunc(c.Mutants, func(m contract.Mutant) bool { return m.ID == id })
+				if i < 0 {
+					t.Fatal("no such mutant")
+				}
+				m := c.Mutants[i]
+				config, _, _ := strings.Cut(m.On, " ")
+				cases := short(c.Cases(o), o) // anew: Break changes them
+				at := slices.IndexFunc(cases, func(cs contract.Case) bool { return strings.HasPrefix(cs.Name, config+" ") })
+				if at < 0 {
+					t.Fatalf("no case of %s", config)
+				}
+				r.mutant(t, c, cases[at], m)
+			})
+		}
+	})
+}
+
+// short cuts the sequences of cases, which decide how long the oracle takes.
+func short(all []contract.Case, o contract.Options) []contract.Case {
+	for _, cs := range all {
+		for role, run := range cs.Runs {
+			cfg := *run.Config
+			cfg.Model.SeqLen = 11
+			cs.Runs[role] = cases.Run(cfg, o)
+		}
 	}
-	broken := cases[i]
+	return all
+}
+
+// mutant breaks a case; the mutant's clause must be violated.
+func (r *Runner) mutant(t *testing.T, c *contract.Contract, broken contract.Case, m contract.Mutant) {
+	t.Helper()
 	m.Break(&broken)
 	e, err := r.Evidence(t, broken)
 	if err != nil {
 		t.Logf("the run ended early: %v", err)
 	}
 	for _, res := range contract.Judge(c, []contract.Evidence{e}) {
-		if res.Clause.ID == m.Clause {
-			return res
+		if res.Clause.ID != m.Clause {
+			continue
 		}
+		if res.Verdict() != contract.Violated {
+			t.Errorf("%s is %s: saw %d of %d, doubts %q", m.Clause, res.Verdict(), res.Saw, res.Expected, res.Doubts)
+		}
+		Log(t, res)
+		return
 	}
 	t.Fatalf("no clause %q", m.Clause)
-	return contract.Result{}
 }
 
 // Log prints the findings of a result.

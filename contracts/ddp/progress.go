@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -34,7 +35,7 @@ func progressed(p *contract.Pass) {
 		if !r.Config.Evidence.Capture || r == c.Test && r.Exact() {
 			continue
 		}
-		replicas := modelReplicas(r)
+		replicas := onestep.Replicas(r)
 		for step := range r.Config.Steps {
 			for _, m := range replicas {
 				moved(p, r, m, step)
@@ -134,25 +135,25 @@ func firstOutside(a, b [][2]int64) int64 {
 // moved recomputes a captured step from the run's own weights, moments and
 // reduced gradient: exactly the elements that the recomputed update changes
 // may have changed, and all of them must.
-func moved(p *contract.Pass, r *evidence.Run, m replica, step int) {
+func moved(p *contract.Pass, r *evidence.Run, m onestep.Replica, step int) {
 	p.Expect(len(r.Params))
-	s, ok := captured(r, m, step)
+	s, ok := onestep.Captured(r, m, step)
 	if !ok {
 		return
 	}
-	next, err := s.update(p, r, step)
+	next, err := s.Update(p, r, step)
 	if err != nil {
 		p.Doubt("%v", err)
 		return
 	}
 	for _, t := range r.Params {
-		slices := evidence.BySlice(r.Changes(m.held[t.Name], step))
-		if !complete(r, m.held[t.Name], slices) {
+		slices := evidence.BySlice(r.Changes(m.Held[t.Name], step))
+		if !complete(r, m.Held[t.Name], slices) {
 			continue
 		}
 		p.Saw(1)
 		got := evidence.Whole(slices)
-		d, count := difference(t.Name, s.before[trace.Weight][t.Name], next[trace.Weight][t.Name])
+		d, count := difference(t.Name, s.Before[trace.Weight][t.Name], next[trace.Weight][t.Name])
 		if got.Digest == nil || count != got.Count || d != *got.Digest {
 			p.Report(contract.Finding{Rank: slices[0][0].Rank, Step: step, Tensor: t.Name, Index: -1,
 				Got: fmt.Sprintf("%d elements changed", got.Count), Want: fmt.Sprintf("%d elements", count),

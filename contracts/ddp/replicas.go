@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -82,17 +83,7 @@ func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []e
 				copies[h.Rank] = e
 			}
 		}
-		dissent(p, r, step, what, copies)
-	}
-}
-
-// dissent reports the copies of one tensor that differ from the others.
-func dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
-	ref, out := evidence.Dissent(copies)
-	for _, rank := range out {
-		f := contract.Finding{Rank: rank, Step: step, Tensor: copies[rank].Tensor,
-			Message: fmt.Sprintf("%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))}
-		p.Report(r.Fill(f, copies[rank], copies[ref]))
+		onestep.Dissent(p, r, step, what, copies)
 	}
 }
 
@@ -127,7 +118,7 @@ func gathered(p *contract.Pass, r *evidence.Run, step int) {
 				}
 				p.Expect(len(group))
 				p.Saw(len(copies))
-				dissent(p, r, step, "gathered "+u.Name, copies)
+				onestep.Dissent(p, r, step, "gathered "+u.Name, copies)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func fixtures(level int) []cases.Fixture {
 	}
 	many := []cases.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2",
-			"dp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,vocab=parallel"}},
+			"dp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,vocab=parallel", "dp=3,pp=2", "dp=4,pp=2,comm=star", "dp=4,pp=2,zero=1,comm=ring"}},
 		{Config: "odd", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4,microbatches=8", "pp=4,schedule=gpipe,microbatches=12", "dp=2,pp=2",
 			"pp=2,schedule=interleaved,virtual=2,microbatches=8", "dp=2,pp=2,schedule=interleaved,virtual=2", "dp=2,tp=2,pp=2", "dp=2,pp=4,zero=3"}},
 		{Config: "nano", Steps: 4, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2", "pp=4,microbatches=16",
@@ -40,7 +40,7 @@ func fixtures(level int) []cases.Fixture {
 
 // list makes the cases of options.
 func list(o contract.Options) []contract.Case {
-	return cases.WithSingle(o, cases.Choose(o, fixtures, stages), nil)
+	return cases.WithUnsplit(o, cases.Choose(o, fixtures, stages), nil)
 }
 
 // stages are plans that a configuration allows.

@@ -58,14 +58,14 @@ func messages(r *evidence.Run) func(func(crossing, message) bool) {
 
 // shaped is clause 2.
 func shaped(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	m := c.Test.Config.Model
-	for k, both := range messages(c.Test) {
-		dp := c.Test.At(pipelines(c.Test)[k.pipeline][0]).DP
-		rows := int64(sequences(c.Test, dp, k.micro) * m.SeqLen)
+	m := r.Config.Model
+	for k, both := range messages(r) {
+		dp := r.At(pipelines(r)[k.pipeline][0]).DP
+		rows := int64(sequences(r, dp, k.micro) * m.SeqLen)
 		p.Expect(2)
 		for _, e := range []*trace.Event{both.sent, both.received} {
 			if e == nil {
@@ -91,11 +91,11 @@ func sequences(r *evidence.Run, dp, micro int) int {
 
 // delivered is clause 3.
 func delivered(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	for k, both := range messages(c.Test) {
+	for k, both := range messages(r) {
 		p.Expect(1)
 		if both.sent == nil || both.received == nil || both.sent.Digest == nil || both.received.Digest == nil {
 			continue
@@ -115,9 +115,7 @@ func accumulated(p *contract.Pass) {
 		return
 	}
 	c.Gradients(nil)
-	for step := -1; step < c.Test.Config.Steps; step++ {
-		c.State(step, nil)
-	}
+	c.States(nil)
 	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR, trace.Counter)
 }

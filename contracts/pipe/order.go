@@ -90,11 +90,11 @@ func lists(r *evidence.Run, ranks []int) (out [][][]schedule.Action) {
 
 // scheduled is clause 5.
 func scheduled(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	plan, ok := planned(p, c.Test)
+	plan, ok := planned(p, r)
 	if !ok {
 		return
 	}
@@ -102,17 +102,17 @@ func scheduled(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	for _, ranks := range pipelines(c.Test) {
-		ran := lists(c.Test, ranks)
-		for step := range c.Test.Config.Steps {
+	for _, ranks := range pipelines(r) {
+		ran := lists(r, ranks)
+		for step := range r.Config.Steps {
 			for stage, rank := range ranks {
 				follows(p, rank, step, ran[stage][step], plan.Stages[stage])
 			}
 			sound(p, ranks[0], step, ran, plan)
 		}
 		for stage, rank := range ranks {
-			live(p, c.Test, rank, bound[stage], plan)
-			activations(p, c.Test, rank, bound[stage], plan)
+			live(p, r, rank, bound[stage], plan)
+			activations(p, r, rank, bound[stage], plan)
 		}
 	}
 }
@@ -234,11 +234,11 @@ func heldBy(actions []schedule.Action, chunk int) int {
 
 // idle is clause 6.
 func idle(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	plan, ok := planned(p, c.Test)
+	plan, ok := planned(p, r)
 	if !ok {
 		return
 	}
@@ -246,21 +246,21 @@ func idle(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	for _, ranks := range pipelines(c.Test) {
-		ran := lists(c.Test, ranks)
-		for step := range c.Test.Config.Steps {
+	for _, ranks := range pipelines(r) {
+		ran := lists(r, ranks)
+		for step := range r.Config.Steps {
 			p.Expect(1)
 			s, complete := asRun(ran, plan, step)
 			if !complete {
 				continue
 			}
 			p.Saw(1)
-			r, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
-			if err != nil || r.Finish != want {
+			sim, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+			if err != nil || sim.Finish != want {
 				f := plan.Figures()
-				p.Report(contract.Finding{Rank: ranks[0], Step: step, Index: -1, Got: fmt.Sprint(r.Finish), Want: fmt.Sprint(want),
+				p.Report(contract.Finding{Rank: ranks[0], Step: step, Index: -1, Got: fmt.Sprint(sim.Finish), Want: fmt.Sprint(want),
 					Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)",
-						ranks[0], r.Finish, r.IdleShare(), want, f.IdleShare, f.Overhead, err)})
+						ranks[0], sim.Finish, sim.IdleShare(), want, f.IdleShare, f.Overhead, err)})
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -45,15 +44,16 @@ type pass struct {
 
 // owned is clause 1.
 func owned(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	for _, ranks := range pipelines(c.Test) {
-		ran(p, c.Test, ranks)
+	for _, ranks := range pipelines(r) {
+		ran(p, r, ranks)
 	}
-	for _, t := range c.Test.Sources {
-		held(p, c, t.Name)
+	holders := r.Held()
+	for _, t := range r.Sources {
+		held(p, r, holders[t.Name], t.Name)
 	}
 }
 
@@ -105,24 +105,24 @@ func onStage(p *contract.Pass, k pass, owner int, ranks []int, others bool) {
 
 // held checks that a parameter's initial weights lie on its stage alone. The
 // last stage has a copy of a tied embedding, as its head.
-func held(p *contract.Pass, c *unsplit.Comparison, name string) {
+func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name string) {
 	stages := map[int]bool{}
-	for _, h := range c.Held[name] {
+	for _, h := range holders {
 		stages[h.At.PP] = true
 	}
 	p.Expect(len(stages))
-	for rank := range c.Test.Header.World {
-		if _, ok := c.Test.Digest(rank, -1, trace.Weight, name, 0); !ok {
+	for rank := range r.Header.World {
+		if _, ok := r.Digest(rank, -1, trace.Weight, name, 0); !ok {
 			continue
 		}
-		if stage := c.Test.At(rank).PP; !stages[stage] {
+		if stage := r.At(rank).PP; !stages[stage] {
 			p.Report(contract.Finding{Rank: rank, Step: -1, Index: -1, Tensor: name,
 				Message: fmt.Sprintf("rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)})
 		}
 	}
 	for stage := range stages {
-		if slices.ContainsFunc(c.Held[name], func(h evidence.Holding) bool {
-			_, ok := c.Test.Digest(h.Rank, -1, trace.Weight, name, 0)
+		if slices.ContainsFunc(holders, func(h evidence.Holding) bool {
+			_, ok := r.Digest(h.Rank, -1, trace.Weight, name, 0)
 			return ok && h.At.PP == stage
 		}) {
 			p.Saw(1)

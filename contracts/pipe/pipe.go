@@ -3,7 +3,10 @@
 package pipe
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
@@ -17,6 +20,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Control:   cases.Unsplit,
 		Judges:    func(p plan.Plan) bool { return p.PP > 1 },
 		Mutants:   mutants(),
 	}
@@ -33,32 +37,45 @@ func clauses() []*contract.Clause {
 			"message", contract.Integer, shaped),
 		c("3", "What a stage receives is what its neighbour sent: same micro-batch, same bits, forward and backward.",
 			"message", contract.Exact, delivered),
-		c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, accumulated),
+		onestep.OrBound(c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
+			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, accumulated)),
 		c("5", "Stages follow the plan's schedule: it respects all dependencies, cannot deadlock without buffers, and holds no more activations than its bound.",
 			"phase, message, live, memory", contract.Integer, scheduled),
 		c("6", "The idle share of the schedule that was run, in unit slots with equal stages, is (P-1)/(M+P-1), interleaved (P-1)/(V*M+P-1).",
 			"phase, message", contract.Integer, idle),
-		c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",
-			"comm (pp), digest (weight, grad) of the test and the control run", contract.Exact, tied),
+		onestep.OrBound(c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",
+			"comm (pp), digest (weight, grad) of the test and the control run", contract.Exact, tied)),
 	}
 }
 
-// open is unsplit.Open for plans with stages.
+// open reads the test run and its control.
 func open(p *contract.Pass) (*unsplit.Comparison, bool) {
-	c, ok := unsplit.Open(p)
-	if ok && c.Test.Config.Plan.PP < 2 {
-		p.Doubt("plan %s has one stage", c.Test.Config.Plan)
-		return nil, false
+	c, ok := unsplit.Part(p)
+	return c, ok && staged(p, c.Test)
+}
+
+// read reads the test run alone.
+func read(p *contract.Pass) (*evidence.Run, bool) {
+	r, ok := evidence.Read(p, contract.Test)
+	return r, ok && staged(p, r)
+}
+
+// staged doubts a run of one stage.
+func staged(p *contract.Pass, r *evidence.Run) bool {
+	if r.Config.Plan.PP < 2 {
+		p.Doubt("plan %s has one stage", r.Config.Plan)
+		return false
 	}
-	return c, ok
+	return true
 }
 
 const doc = `Pipeline parallelism cuts the model by layers and the batch into micro-batches.
 A block that nobody owns, two messages in swapped order or a gradient that one
 micro-batch does not add give plausible losses. Gradients add up in ascending
 order of micro-batches on every schedule, so the pipeline has the bits of the
-model that is not cut.
+model that is not cut: of the single worker, or, where dp does not divide the
+logical workers, of as many data-parallel ranks. Where a ring or a star reduces
+in another order, each step's gradient lies within the bound of C-DDP-001.4.
 
 How each clause judges
   1  Which rank ran which unit over which micro-batch, and where weights lie.

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/pipe"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 func TestOnRuns(t *testing.T) {
@@ -20,6 +21,17 @@ func TestOnRuns(t *testing.T) {
 		})
 	}
 	r.Mutants(t, c)
+}
+
+// TestOtherOrders: a plan that does not promise the single worker's bits is held
+// against data parallelism of its size, and where its sums have an order of their
+// own, against the bound.
+func TestOtherOrders(t *testing.T) {
+	var r contracttest.Runner
+	for _, p := range race.Some(4, []string{"dp=3,pp=2", "dp=3,pp=3,comm=star", "dp=3,pp=2,zero=1,comm=ring", "dp=3,pp=2,zero=3,comm=ring"}) {
+		r.OnPlan(t, pipe.Contract(), p, "micro-batch-gradient-lost", "tied-gradient-kept")
+	}
+	r.OnPlan(t, pipe.Contract(), "dp=3,tp=2,pp=2,comm=ring")
 }
 
 // TestMissingEvidence takes evidence away: no clause that reads it may hold, and

@@ -22,7 +22,7 @@ func fixtures(level int) []cases.Fixture {
 		return few
 	}
 	many := []cases.Fixture{
-		{Config: "nano", Steps: 8, Plans: []string{"tp=2", "tp=4", "tp=4,vocab=parallel", "dp=2,tp=2", "dp=4,tp=2,zero=2", "tp=2,pp=2,vocab=parallel"}},
+		{Config: "nano", Steps: 8, Plans: []string{"tp=2", "tp=4", "tp=4,vocab=parallel", "dp=2,tp=2", "dp=4,tp=2,zero=2", "tp=2,pp=2,vocab=parallel", "dp=3,tp=2", "dp=4,tp=2,comm=ring"}},
 		{Config: "odd", Steps: 8, Plans: []string{"tp=2,vocab=parallel", "tp=4", "tp=4,vocab=parallel,microbatches=8", "dp=2,tp=4,zero=3",
 			"dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 4, Plans: []string{"tp=2", "tp=4,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
@@ -36,7 +36,7 @@ func fixtures(level int) []cases.Fixture {
 
 // list makes the cases of options.
 func list(o contract.Options) []contract.Case {
-	return cases.WithSingle(o, cases.Choose(o, fixtures, split), func(c *train.Config) { c.Evidence.Taps = true })
+	return cases.WithUnsplit(o, cases.Choose(o, fixtures, split), func(c *train.Config) { c.Evidence.Taps = true })
 }
 
 // split are plans that a configuration allows: over two ranks, and over all of

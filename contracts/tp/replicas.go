@@ -18,9 +18,7 @@ func replicated(p *contract.Pass) {
 	}
 	whole := func(name string) bool { return !c.Split(name) }
 	c.Gradients(whole)
-	for step := -1; step < c.Test.Config.Steps; step++ {
-		c.State(step, whole)
-	}
+	c.States(whole)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR, trace.Counter)
 }
 

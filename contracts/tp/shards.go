@@ -24,9 +24,7 @@ func shards(p *contract.Pass) {
 		vocabulary(p, c)
 	}
 	refusals(p, c.Test)
-	for step := -1; step < c.Test.Config.Steps; step++ {
-		c.State(step, nil)
-	}
+	c.States(nil)
 }
 
 // tiled checks that the plan's slices of a parameter are contiguous, disjoint

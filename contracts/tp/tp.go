@@ -3,7 +3,10 @@
 package tp
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
@@ -17,6 +20,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
+		Control:   cases.Unsplit,
 		Judges:    func(p plan.Plan) bool { return p.TP > 1 },
 		Mutants:   mutants(),
 	}
@@ -33,32 +37,49 @@ func clauses() []*contract.Clause {
 			"tap (embed, attn, mlp), scalar (loss) of the test and the control run", contract.Exact, rows),
 		c("3", "Shards are contiguous slices of the dense weights and moments and nothing is lost; sizes that cannot be cut are refused, a vocabulary is cut by the shard rule.",
 			"digest (weight, moments) of the test and the control run, the plan", contract.Exact, shards),
-		c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
-			"tap (dmlp, dattn), digest (grad.worker, grad) of the test and the control run", contract.Exact, backward),
-		c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, replicated),
-		c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
-			"digest (weight, grad), tap (k, v), comm (kv)", contract.Exact, kvHeads),
+		onestep.OrBound(c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
+			"tap (dmlp, dattn), digest (grad.worker, grad) of the test and the control run", contract.Exact, backward)),
+		onestep.OrBound(c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
+			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, replicated)),
+		onestep.OrBound(c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
+			"digest (weight, grad), tap (k, v), comm (kv)", contract.Exact, kvHeads)),
 		c("7", "All-reduces per block and micro-batch: two forward and two backward over exactly the tensor-parallel ranks, with the elements and bytes that the plan implies, and none beside those of KV copies and vocabulary.",
 			"comm (tp, kv), phase, data", contract.Integer, traffic),
 	}
 }
 
-// open is unsplit.Open for plans that split tensors.
+// open reads the test run and its control.
 func open(p *contract.Pass) (*unsplit.Comparison, bool) {
-	c, ok := unsplit.Open(p)
-	if ok && c.Test.Config.Plan.TP < 2 {
-		p.Doubt("plan %s splits no tensors", c.Test.Config.Plan)
-		return nil, false
+	c, ok := unsplit.Part(p)
+	return c, ok && splits(p, c.Test)
+}
+
+// read reads the test run alone.
+func read(p *contract.Pass) (*evidence.Run, bool) {
+	r, ok := evidence.Read(p, contract.Test)
+	return r, ok && splits(p, r)
+}
+
+// splits doubts a run in which no tensor is split.
+func splits(p *contract.Pass, r *evidence.Run) bool {
+	if r.Config.Plan.TP < 2 {
+		p.Doubt("plan %s splits no tensors", r.Config.Plan)
+		return false
 	}
-	return c, ok
+	return true
 }
 
 const doc = `Tensor parallelism cuts matrices by columns (q, k, v, gate, up, head) and by
 rows (o, down, embedding), so that one sum closes each pair. A sum that is left
 out, or done twice, gives finite numbers and a falling loss. Row-parallel sums
 are canonical trees over groups, whatever the number of ranks, so the split
-model has the dense one's bits, and equality is judged, not closeness.
+model has the dense one's bits, and equality is judged, not closeness. Where dp
+does not divide the logical workers, the dense model is trained by as many
+data-parallel ranks. A ring or a star has an order of its own over more than two
+ranks: over data-parallel ones the first step's activations and workers'
+gradients must still be equal, and each reduced gradient lies within the bound of
+C-DDP-001.4; over tensor-parallel ones nothing can be compared, and the verdict
+is inconclusive.
 
 How each clause judges
   1  Digests of columns add up: the ranks' slices together must have the

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/tp"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 func TestOnRuns(t *testing.T) {
@@ -19,6 +20,35 @@ func TestOnRuns(t *testing.T) {
 		})
 	}
 	r.Mutants(t, c)
+}
+
+// TestOtherOrders: a plan that does not promise the single worker's bits is held
+// against data parallelism of its size, and where its sums have an order of their
+// own, against the bound.
+func TestOtherOrders(t *testing.T) {
+	var r contracttest.Runner
+	mutants := []string{"bit-flipped-in-columns", "row-output-not-reduced", "attention-gradient-not-reduced", "norm-gradient-multiplied", "all-reduce-too-many"}
+	for _, p := range race.Some(3, []string{"dp=3,tp=2", "dp=3,tp=2,comm=ring"}) {
+		r.OnPlan(t, tp.Contract(), p, mutants...)
+	}
+	for _, p := range race.Some(3, []string{"dp=3,tp=4,vocab=parallel", "dp=4,tp=2,zero=2,comm=star", "dp=3,tp=2,pp=2,zero=3,vocab=parallel", "dp=2,tp=2,comm=ring"}) {
+		r.OnPlan(t, tp.Contract(), p)
+	}
+}
+
+// TestOrderOfItsOwn: sums of more than two tensor-parallel ranks in another order
+// than the tree's leave nothing to compare; that is said, and what needs no
+// comparison is judged.
+func TestOrderOfItsOwn(t *testing.T) {
+	var r contracttest.Runner
+	c, o := tp.Contract(), contracttest.Options()
+	o.Plans = []string{"tp=4,comm=star"}
+	e, err := r.Evidence(t, c.Cases(o)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	contracttest.Want(t, c, e, contract.Inconclusive, "1", "2", "3", "4", "5", "6")
+	contracttest.Want(t, c, e, contract.Held, "7")
 }
 
 // TestMissingEvidence takes evidence away: no clause that reads it may hold, and

@@ -61,11 +61,10 @@ func sameRanks(p *contract.Pass, e trace.Event, want []int) {
 
 // traffic is clause 7.
 func traffic(p *contract.Pass) {
-	c, ok := open(p)
+	r, ok := read(p)
 	if !ok {
 		return
 	}
-	r := c.Test
 	for rank := range r.Header.World {
 		t := newLedger(p, r, rank)
 		t.judge("tp", r.Config.Plan.Dims().Group(rank, "tp"))

@@ -1,5 +1,5 @@
-// Package unsplit compares a run of any plan with its control, the single worker
-// that holds the whole model: slices and shards of a tensor must add up to the
+// Package unsplit compares a run of any plan with its control, which has the
+// whole model on every rank (plan.Plan.Unsplit): slices and shards of a tensor must add up to the
 // control's, and copies of one slice must be equal.
 package unsplit
 
@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -17,24 +18,68 @@ type Comparison struct {
 	Test, Control *evidence.Run
 	// Held says who holds what of each parameter of the test run.
 	Held map[string][]evidence.Holding
+	// Same is whether the plan promises the control's bits. Where it does not, the
+	// runs part when the first sums over workers do: then Equal is the number of
+	// steps whose activations, and whose workers' gradients, must still be equal.
+	Same  bool
+	Equal int
 
-	p *contract.Pass
+	p       *contract.Pass
+	control map[string][]evidence.Holding
 }
 
-// Open reads the test and the control run. The pass doubts and ok is false where
+// Open reads the test run and its control. The pass doubts and ok is false where
 // one is missing, they are of different tasks, or the plan does not promise the
 // control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
-	c, ok = Pair(p)
-	if ok && !c.Test.Exact() {
-		p.Doubt("plan %s does not promise the bits of the single worker", c.Test.Config.Plan)
+	c, ok = Part(p)
+	if ok && !c.Same {
+		p.Doubt("plan %s does not promise the bits of %s", c.Test.Config.Plan, c.Control.Config.Plan)
 		return nil, false
 	}
 	return c, ok
 }
 
-// Pair is Open for clauses that judge plans by bounds, too.
+// Part is Open for clauses that judge by bounds what the plan does not promise;
+// something of the two runs must be equal.
+func Part(p *contract.Pass) (c *Comparison, ok bool) {
+	if c, ok = open(p); !ok {
+		return nil, false
+	}
+	test, control := c.Test.Config.Plan, c.Control.Config.Plan
+	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
+		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
+		return nil, false
+	}
+	c.Same = test.SameBits(control, c.Test.Config.Model)
+	switch {
+	case c.Same:
+		c.Equal = c.Test.Config.Steps
+	case test.CanonicalActivations():
+		c.Equal = 1
+	default:
+		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
+		return nil, false
+	}
+	return c, true
+}
+
+// Pair reads the test run and the single worker, whatever the plan promises.
 func Pair(p *contract.Pass) (c *Comparison, ok bool) {
+	if c, ok = open(p); !ok {
+		return nil, false
+	}
+	if c.Control.Header.World != 1 {
+		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
+		return nil, false
+	}
+	if c.Same = c.Test.Exact(); c.Same {
+		c.Equal = c.Test.Config.Steps
+	}
+	return c, true
+}
+
+func open(p *contract.Pass) (*Comparison, bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
@@ -47,18 +92,16 @@ func Pair(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("%v", err)
 		return nil, false
 	}
-	if control.Header.World != 1 {
-		p.Doubt("the control run has %d ranks, not one", control.Header.World)
-		return nil, false
-	}
-	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p}, true
+	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}, true
 }
 
-// Gradients compares, in every step, the named tensors' gradients: each logical
-// worker's, before any sum over workers, and the reduced one. names selects from
-// the gradient sources, of which a tied head is one; nil is all.
+// Gradients compares, in every step in which they must be equal, the named
+// tensors' gradients: each logical worker's, before any sum over workers, and the
+// reduced one; where the plan does not promise that one, package onestep judges
+// the step. names selects from the gradient sources, of which a tied head is one;
+// nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {
-	for step := range c.Test.Config.Steps {
+	for step := range c.Equal {
 		for w := range c.Test.Workers {
 			if !c.Test.Busy(w) || !c.Test.Config.Evidence.Workers {
 				continue
@@ -69,7 +112,23 @@ func (c *Comparison) Gradients(names func(string) bool) {
 				}
 			}
 		}
-		c.params(step, trace.Grad, names)
+		if c.Same {
+			c.params(step, trace.Grad, names)
+		}
+	}
+	if !c.Same {
+		onestep.Judge(c.p, c.Test, names)
+	}
+}
+
+// States compares the named parameters' weights and moments before the first step
+// and after every one after which they must be equal.
+func (c *Comparison) States(names func(string) bool) {
+	c.State(-1, names)
+	for step := range c.Test.Config.Steps {
+		if c.Same {
+			c.State(step, names)
+		}
 	}
 }
 
@@ -107,7 +166,7 @@ func (c *Comparison) Expected(what, name string) int {
 func (c *Comparison) tensor(step int, what, name string, worker int) {
 	n := c.Expected(what, name)
 	c.p.Expect(n)
-	want, has := c.Control.Digest(0, step, what, name, worker)
+	want, has := c.want(step, what, name, worker)
 	copies := c.Test.Copies(c.Held[name], step, what, worker)
 	if !has {
 		return
@@ -124,6 +183,16 @@ func (c *Comparison) tensor(step int, what, name string, worker int) {
 	if !agree(groups, want) {
 		d.locate(groups, want, len(copies) >= n)
 	}
+}
+
+// want is the control's digest of a whole tensor: that of the first rank that has
+// it, or of all shares together.
+func (c *Comparison) want(step int, what, name string, worker int) (trace.Event, bool) {
+	copies := c.Control.Copies(c.control[name], step, what, worker)
+	if len(copies) == 0 || !copies[0].Complete() {
+		return trace.Event{}, false
+	}
+	return copies[0].Event, true
 }
 
 // agree reports whether the copies of each slice are equal and the slices add up
@@ -156,7 +225,7 @@ func (d *difference) locate(groups [][]evidence.Copy, want trace.Event, all bool
 		}
 	}
 	if all && d.found == 0 {
-		d.report(-1, evidence.Whole(groups), want, "of all ranks together differs from the single worker's")
+		d.report(-1, evidence.Whole(groups), want, "of all ranks together differs from the control's")
 	}
 }
 
@@ -175,7 +244,7 @@ func (d *difference) one(x, first evidence.Copy, want trace.Event) {
 		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
 	case evidence.Same(x.Event, ref):
 	case ok:
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d is not the single worker's", x.Rank))
+		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d is not the control's", x.Rank))
 	default:
 		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
 	}
@@ -188,8 +257,11 @@ func (d *difference) report(rank int, got, want trace.Event, message string) {
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
-// on selects (nil: all).
+// on selects (nil: all), where the plan promises them.
 func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
+	if !c.Same {
+		return
+	}
 	for step := range c.Test.Config.Steps {
 		for _, what := range whats {
 			for rank := range c.Test.Header.World {
@@ -211,7 +283,7 @@ func (c *Comparison) scalar(step, rank int, what string) {
 	c.p.Saw(1)
 	if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
 		c.p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-			Message: fmt.Sprintf("%s of rank %d differs from the single worker's", what, rank)})
+			Message: fmt.Sprintf("%s of rank %d differs from the control's", what, rank)})
 	}
 }
 

@@ -40,7 +40,7 @@ func fixtures(level int) []fixture {
 		{config: "nano", steps: 8, plans: []string{
 			"dp=2,zero=1", "dp=4,zero=1", "dp=8,zero=1", "dp=2,zero=2", "dp=4,zero=2", "dp=8,zero=2", "dp=2,zero=3", "dp=4,zero=3", "dp=8,zero=3",
 			"dp=8,zero=2,microbatches=2", "dp=8,zero=3,microbatches=2", "dp=4,zero=3,microbatches=4",
-			"dp=3,zero=1", "dp=3,zero=2", "dp=3,zero=3", "dp=5,zero=2,microbatches=3",
+			"dp=3,zero=1", "dp=3,zero=2", "dp=3,zero=3", "dp=5,zero=2,microbatches=3", "dp=4,zero=1,comm=ring", "dp=4,zero=3,comm=star",
 			"dp=8,zero=1,shard=round-robin", "dp=4,zero=1,shard=contiguous", "dp=4,zero=1,shard=balanced", "dp=8,zero=3,shard=tensors",
 			"dp=2,tp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,zero=2", "dp=2,tp=2,pp=2,zero=3", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2",
 		}},
@@ -121,6 +121,7 @@ func fits(name string, o contract.Options) bool {
 func one(cfg train.Config, p plan.Plan, o contract.Options, suffix string) contract.Case {
 	test := cfg
 	test.Plan = p
+	test.Evidence.Capture = !p.SameBits(unsharded(test).Plan, cfg.Model)
 	return contract.Case{Name: fmt.Sprintf("%s%s", cases.Name(test), suffix), Runs: map[contract.Role]contract.Run{
 		contract.Test:    cases.Run(test, o),
 		contract.Control: cases.Run(unsharded(test), o),

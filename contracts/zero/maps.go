@@ -39,12 +39,8 @@ func mapped(p *contract.Pass) {
 		}
 		x.checkBalance(p, r)
 	}
-	test, control, ok := pair(p)
-	if !ok {
-		return
-	}
-	for step := range test.Config.Steps {
-		state(p, test, control, step)
+	if test, control, ok := pair(p); ok {
+		states(p, test, control)
 	}
 }
 

@@ -6,6 +6,7 @@ package zero
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
@@ -48,8 +49,8 @@ func clauses() []*contract.Clause {
 	return []*contract.Clause{
 		c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
 			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, sharded),
-		c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, full),
+		onestep.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
+			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, full)),
 		c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
 			"digest (updated, weight), gather (use)", contract.Exact, gathered),
 		c("4", "In stage 3 a rank holds only its shard at rest, a unit is gathered before use and released after, and a pass finds and leaves the weights of the last step; in stages 1 and 2 weights stay whole.",
@@ -58,8 +59,8 @@ func clauses() []*contract.Clause {
 			"memory", contract.Integer, living),
 		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
 			"comm", contract.Integer, moved),
-		c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
-			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, mapped),
+		onestep.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
+			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, mapped)),
 	}
 }
 
@@ -77,7 +78,9 @@ How each clause judges
      the ranks' parts must follow each other without gap or overlap, by the shard
      rule. Finds remainders given to the wrong rank, empty shards that upset
      their neighbours (deepspeedai/DeepSpeed#129, deepspeedai/DeepSpeed#8297).
-  2  Shards' digests add up to the digest of the whole. Finds a sum in another
+  2  Shards' digests add up to the digest of the whole; where a ring or a star
+     adds shards in another order, each step lies within the bound of
+     C-DDP-001.4. Finds a sum in another
      order, a slice that is never updated (pytorch/pytorch#176076), clipping by
      the norm of the own shard (pytorch/torchtitan#766, sgl-project/SpecForge#663),
      gradients that are reduced twice (hpcaitech/ColossalAI#247), and a step

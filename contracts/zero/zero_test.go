@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/zero"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 // The cases hold, mutants are caught, and what is taken away from the evidence
@@ -33,6 +34,21 @@ func TestOnRuns(t *testing.T) {
 		})
 	}
 	r.Mutants(t, c)
+}
+
+// TestOtherOrders: sharded and unsharded sums that have different orders are held
+// against the bound.
+func TestOtherOrders(t *testing.T) {
+	var r contracttest.Runner
+	c := zero.Contract()
+	r.OnPlan(t, c, "dp=4,zero=1,comm=ring", "moments-swapped")
+	r.OnPlan(t, c, "dp=4,zero=3,comm=star", "owner-does-not-update", "clipped-by-local-norm", "stale-slice-in-stage-3")
+	if race.Enabled {
+		return
+	}
+	r.OnPlan(t, c, "dp=4,zero=2,comm=ring", "reduced-gradient-reduced-again")
+	r.OnPlan(t, c, "dp=3,tp=2,zero=1,shard=balanced,comm=ring")
+	r.OnPlan(t, c, "dp=4,zero=1,comm=star", "moments-swapped") // in the order of the unsharded run
 }
 
 // inconclusive fails where one of the clauses has a verdict.

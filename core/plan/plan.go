@@ -210,12 +210,6 @@ func (p Plan) RankWorkers(c model.Config, dpRank int) []int {
 	return out
 }
 
-// Exact reports whether the plan gives the bits of the single worker.
-func (p Plan) Exact(c model.Config) bool {
-	p.defaults()
-	return c.Groups.Data%p.DP == 0 && (p.Comm == comm.Tree || p.World() == 1)
-}
-
 // Parts lists the model parts of a rank: one, or one per chunk of the
 // interleaved schedule, in the order of the layers.
 func (p Plan) Parts(c model.Config, at mesh.Coord) []model.Part {

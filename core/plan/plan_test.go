@@ -210,7 +210,8 @@ func TestWorkersAreDealtOut(t *testing.T) {
 func TestExact(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, "dp=8": true, "dp=2,tp=4,pp=4,zero=3": true, "dp=3": false, "dp=16": false,
-		"comm=ring": true, "dp=2,comm=ring": false, "tp=2,comm=star": false, "dp=4,comm=tree": true,
+		"comm=ring": true, "dp=2,comm=ring": true, "dp=2,tp=2,pp=4,zero=3,comm=star": true, "dp=4,comm=tree": true,
+		"dp=4,comm=ring": false, "tp=4,comm=star": false, "dp=3,comm=ring": false,
 	} {
 		p, err := Parse(text)
 		if err != nil {
@@ -218,6 +219,40 @@ func TestExact(t *testing.T) {
 		}
 		if got := p.Exact(nano(t)); got != want {
 			t.Errorf("plan %q: exact %v, want %v", text, got, want)
+		}
+	}
+}
+
+// SameBits is reflexive and symmetric, and says which plans are each other's
+// control.
+func TestSameBits(t *testing.T) {
+	for _, x := range []struct {
+		p, q string
+		want bool
+	}{
+		{"dp=3,tp=2,pp=2,zero=3", "dp=3", true},
+		{"dp=3,tp=2", "dp=5", false},
+		{"dp=3,tp=2", "", false},
+		{"dp=4,tp=2,pp=2,zero=1,comm=star", "dp=4,comm=star", true},
+		{"dp=4,zero=2,comm=star", "dp=4,comm=star", false}, // ranks walk other workers
+		{"dp=4,pp=2,zero=2,comm=star", "dp=4,zero=3,shard=tensors,comm=star", true},
+		{"dp=4,comm=star", "dp=4,comm=ring", false},
+		{"dp=4,pp=2,schedule=gpipe,comm=ring", "dp=4,comm=ring,microbatches=4", true},
+		{"dp=4,pp=2,zero=3,comm=ring", "dp=4,zero=3,comm=ring", true},
+		{"dp=4,pp=2,zero=3,shard=tensors,comm=ring", "dp=4,zero=3,shard=tensors,comm=ring", false}, // tensors are dealt out per stage
+		{"dp=4,pp=2,zero=1,comm=ring", "dp=4,zero=1,comm=ring", false}, // the vector of a stage
+		{"dp=4,tp=2,comm=ring", "dp=4,comm=ring", false},
+		{"tp=4,comm=star", "tp=4,comm=star,pp=2", true},
+		{"tp=4,comm=ring", "tp=4,comm=ring,pp=2", false},
+	} {
+		p, err := Parse(x.p)
+		q, qerr := Parse(x.q)
+		if err != nil || qerr != nil {
+			t.Fatal(err, qerr)
+		}
+		c := nano(t)
+		if got := p.SameBits(q, c); got != x.want || q.SameBits(p, c) != got || !p.SameBits(p, c) || !q.SameBits(q, c) {
+			t.Errorf("%s and %s: %v, want %v", p, q, got, x.want)
 		}
 	}
 }

@@ -144,12 +144,3 @@ func Same(t *rapid.T, p plan.Plan, got train.Fingerprint, q plan.Plan, want trai
 		t.Fatalf("%s: %v\n%s: %v", p, got, q, want)
 	}
 }
-
-// Control is the plan that p must agree with, bit for bit: the single worker
-// where p is exact, else plain data parallelism of the same size.
-func Control(c train.Config, p plan.Plan) plan.Plan {
-	if p.Exact(c.Model) {
-		return plan.Plan{}
-	}
-	return plan.Plan{DP: p.DP}
-}

@@ -50,7 +50,7 @@ var _ = Describe("Pipeline parallelism", Label("C-PIPE-001"), func() {
 			c := gen.Training(t, rapid.IntRange(2, 6))
 			text := gen.Text(t, c)
 			p := gen.Plan(t, c, gen.Axes{Pipeline: true, Data: rapid.Bool().Draw(t, "data parallel too")})
-			control := gen.Control(c, p)
+			control := p.Unsplit(c.Model)
 			gen.Same(t, p, gen.Answer(t, c, text, p), control, gen.Answer(t, c, text, control))
 		})
 	})

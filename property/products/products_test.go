@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -26,8 +27,27 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 				c := gen.Training(t, rapid.IntRange(1, 5))
 				text := gen.Text(t, c)
 				p := gen.Plan(t, c, all())
-				control := gen.Control(c, p)
+				control := p.Unsplit(c.Model)
 				gen.Same(t, p, gen.Answer(t, c, text, p), control, gen.Answer(t, c, text, control))
+			})
+		})
+
+		It("gives the bits of every plan whose sums have the same order, whatever the communicator", func() {
+			gen.Check("same-bits", func(t *rapid.T) {
+				c := gen.Training(t, rapid.IntRange(1, 4))
+				text := gen.Text(t, c)
+				p := gen.Plan(t, c, all())
+				p.Comm = rapid.SampledFrom([]comm.Algorithm{comm.Ring, comm.Star}).Draw(t, "comm")
+				others := []plan.Plan{p.Unsplit(c.Model)}
+				if q := recast(t, c, p); q.Validate(c.Model, c.Sequences) == nil {
+					others = append(others, q)
+				}
+				want := gen.Answer(t, c, text, p)
+				for _, q := range others {
+					if p.SameBits(q, c.Model) {
+						gen.Same(t, q, gen.Answer(t, c, text, q), p, want)
+					}
+				}
 			})
 		})
 
@@ -40,7 +60,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 				for !before.Exact(c.Model) || !after.Exact(c.Model) {
 					before.DP, before.MicroBatches, after.DP, after.MicroBatches = 1, 0, 1, 0
 				}
-				want := gen.Answer(t, c, text, gen.Control(c, after))
+				want := gen.Answer(t, c, text, after.Unsplit(c.Model))
 				half := c
 				half.Steps = rapid.IntRange(1, 2).Draw(t, "steps before the checkpoint")
 				dir, err := os.MkdirTemp("", "checkpoint")
@@ -55,7 +75,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 				}
 				defer ck.Close()
 				out := gen.Run(t, c, text, after, train.Parts{Checkpoints: train.Checkpoints{Resume: ck}})
-				gen.Same(t, after, gen.AnswerOf(t, c, out), gen.Control(c, after), want)
+				gen.Same(t, after, gen.AnswerOf(t, c, out), after.Unsplit(c.Model), want)
 			})
 		})
 
@@ -82,6 +102,25 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 			})
 		})
 	})
+
+// recast changes some of a plan.
+func recast(t *rapid.T, c train.Config, p plan.Plan) plan.Plan {
+	q := gen.Plan(t, c, all())
+	q.DP, q.Comm, q.MicroBatches = p.DP, p.Comm, 0
+	for _, f := range []struct {
+		name string
+		keep func()
+	}{
+		{"zero", func() { q.Zero, q.Shard = p.Zero, p.Shard }},
+		{"tp", func() { q.TP, q.Vocab = p.TP, p.Vocab }},
+		{"pp", func() { q.PP, q.Schedule, q.Virtual, q.MicroBatches = p.PP, p.Schedule, p.Virtual, p.MicroBatches }},
+	} {
+		if rapid.Bool().Draw(t, "keep "+f.name) {
+			f.keep()
+		}
+	}
+	return q
+}
 
 // checkRank compares a rank's second step with the dry run's figures.
 func checkRank(t *rapid.T, c train.Config, want dryrun.Ranks, id int, events []trace.Event, allocated int64) {

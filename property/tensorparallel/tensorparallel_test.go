@@ -19,7 +19,7 @@ var _ = Describe("Tensor parallelism", Label("C-TP-001"), func() {
 			c := gen.Training(t, rapid.IntRange(1, 3))
 			text := gen.Text(t, c)
 			p := gen.Plan(t, c, gen.Axes{Tensor: true, Data: rapid.Bool().Draw(t, "data parallel too")})
-			control := gen.Control(c, p)
+			control := p.Unsplit(c.Model)
 			gen.Same(t, p, gen.Answer(t, c, text, p), control, gen.Answer(t, c, text, control))
 		})
 	})

@@ -1,4 +1,6 @@
-package ddp
+// Package onestep judges runs whose bits nothing promises: each step by itself,
+// from the run's own weights, so that no error is carried on.
+package onestep
 
 import (
 	"fmt"
@@ -11,29 +13,49 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// bounded is clause 4 where the plan does not promise the single worker's bits:
-// each step by itself, from the plan's own weights. The reduced gradient lies
-// within the bound of any order of summation, and the update is bit for bit the
-// optimizer's, given that gradient.
-func bounded(p *contract.Pass, r *evidence.Run) {
+// OrBound marks a clause that is judged by Judge where the plan does not promise
+// bits.
+func OrBound(c *contract.Clause) *contract.Clause {
+	c.Derivation = derivation
+	return c
+}
+
+// derivation is the bound, in words.
+const derivation = "A gradient is a sum over tokens whose terms have the same bits on every plan, given the weights. " +
+	"Any order of n float32 additions errs by at most gamma_n = n*u/(1-n*u) times the sum of the magnitudes of the terms, u = 2^-24 " +
+	"(Higham, Accuracy and Stability of Numerical Algorithms, section 4.2); n is the number of tokens plus that of workers, ranks and gradient sources. " +
+	"Terms, sum and magnitudes are computed in float64 at the plan's own weights, each step by itself. The update is exact, given that gradient."
+
+// Judge holds every step of a run against the oracle: the reduced gradient of
+// the named parameters (nil is all) and the loss lie within the bound of any
+// order of summation, the update is bit for bit the optimizer's, given that
+// gradient, and copies of one slice are equal. The pass doubts where the run has
+// no elements or the bounds say nothing.
+func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 	if !r.Config.Evidence.Capture {
 		p.Doubt("plan %s is judged by a bound, which needs the elements: record the run with evidence.capture", r.Config.Plan)
 		return
 	}
-	replicas := modelReplicas(r)
+	var params []evidence.Tensor
+	for _, t := range r.Params {
+		if names == nil || names(t.Name) {
+			params = append(params, t)
+		}
+	}
+	replicas := Replicas(r)
 	for step := range r.Config.Steps {
 		for _, m := range replicas {
-			p.Expect(len(r.Params) * (1 + len(r.State())))
-			s, ok := captured(r, m, step)
+			p.Expect(len(params) * (1 + len(r.State())))
+			s, ok := Captured(r, m, step)
 			if !ok {
 				continue
 			}
-			s.agree(p, r, step)
-			if err := s.judgeGradient(p, r, step); err != nil {
+			s.agree(p, r, step, params)
+			if err := s.judgeGradient(p, r, step, params); err != nil {
 				p.Doubt("%v", err)
 				return
 			}
-			if err := s.judgeUpdate(p, r, step); err != nil {
+			if err := s.judgeUpdate(p, r, step, params); err != nil {
 				p.Doubt("%v", err)
 				return
 			}
@@ -43,15 +65,15 @@ func bounded(p *contract.Pass, r *evidence.Run) {
 
 // agree compares the copies of one slice within a replica, of which the oracle
 // judges the first.
-func (s *snapshot) agree(p *contract.Pass, r *evidence.Run, step int) {
+func (s *Snapshot) agree(p *contract.Pass, r *evidence.Run, step int, params []evidence.Tensor) {
 	for _, what := range append([]string{trace.Grad}, r.State()...) {
-		for _, t := range r.Params {
-			for _, slice := range evidence.BySlice(r.Copies(s.held[t.Name], step, what, 0)) {
+		for _, t := range params {
+			for _, slice := range evidence.BySlice(r.Copies(s.Held[t.Name], step, what, 0)) {
 				copies := map[int]trace.Event{}
 				for _, c := range slice {
 					copies[c.Rank] = c.Event
 				}
-				dissent(p, r, step, what, copies)
+				Dissent(p, r, step, what, copies)
 			}
 		}
 	}
@@ -59,11 +81,11 @@ func (s *snapshot) agree(p *contract.Pass, r *evidence.Run, step int) {
 
 // judgeGradient holds the reduced gradient, and the loss, against the exact
 // ones.
-func (s *snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) error {
+func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, params []evidence.Tensor) error {
 	if p.Oracle == nil {
 		return fmt.Errorf("no oracle to judge the gradient by")
 	}
-	want, err := p.Oracle.Gradient(r.Header.Spec, step, s.before[trace.Weight])
+	want, err := p.Oracle.Gradient(r.Header.Spec, step, s.Before[trace.Weight])
 	if err != nil {
 		return err
 	}
@@ -76,8 +98,8 @@ func (s *snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int) er
 			}
 		}
 	}
-	for _, t := range r.Params {
-		b, g := want[t.Name], s.grad[t.Name]
+	for _, t := range params {
+		b, g := want[t.Name], s.Grad[t.Name]
 		if len(b.Value) != len(g) || len(b.Bound) != len(g) {
 			return fmt.Errorf("the oracle has %d elements of %s, the run %d", len(b.Value), t.Name, len(g))
 		}
@@ -122,15 +144,15 @@ func worst(p *contract.Pass, got []float32, want contract.Bounded) (f contract.F
 
 // judgeUpdate holds weights and moments after the step against the recomputed
 // ones, bit for bit.
-func (s *snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int) error {
-	next, err := s.update(p, r, step)
+func (s *Snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int, params []evidence.Tensor) error {
+	next, err := s.Update(p, r, step)
 	if err != nil {
 		return err
 	}
 	for _, what := range r.State() {
-		for _, t := range r.Params {
+		for _, t := range params {
 			p.Saw(1)
-			got, want := s.after[what][t.Name], next[what][t.Name]
+			got, want := s.After[what][t.Name], next[what][t.Name]
 			if i := differs(got, want); i >= 0 {
 				rank := s.holder(t.Name, int64(i))
 				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: int64(i),
@@ -149,4 +171,14 @@ func differs(a, b []float32) int {
 		}
 	}
 	return -1
+}
+
+// Dissent reports the copies of one tensor, by rank, that differ from the others.
+func Dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
+	ref, out := evidence.Dissent(copies)
+	for _, rank := range out {
+		f := contract.Finding{Rank: rank, Step: step, Tensor: copies[rank].Tensor,
+			Message: fmt.Sprintf("%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))}
+		p.Report(r.Fill(f, copies[rank], copies[ref]))
+	}
 }
