@@ -28,14 +28,25 @@ import (
 // magnitudes. Elsewhere they are those of the whole program (bound.New), which
 // grow with its depth; where they no longer say anything, that is an error.
 //
-// It is safe for concurrent use and keeps its last answer, since replicas ask
-// the same question.
+// It is safe for concurrent use and keeps its last answers, since replicas and
+// clauses ask the same questions.
 type Oracle struct {
 	text func(name string) (train.Text, error)
 
 	mu   sync.Mutex
+	last []*answer // the latest question first
+}
+
+// kept is how many answers are kept: those of a step and of the one after it,
+// which is asked for ahead.
+const kept = 2
+
+// answer is that to one question, given once.
+type answer struct {
 	key  [sha256.Size]byte
-	last map[string]contract.Bounded
+	once sync.Once
+	g    map[string]contract.Bounded
+	err  error
 }
 
 var _ contract.Oracle = (*Oracle)(nil)
@@ -50,25 +61,41 @@ func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Ora
 // fit the model, and to answer with bounds that say nothing. The answer is
 // shared: callers must not change it.
 func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
-	key := question(spec, step, weights)
+	x := o.answer(question(spec, step, weights))
+	x.once.Do(func() {
+		if x.g, x.err = o.evaluate(spec, step, weights); x.err != nil {
+			x.err = fmt.Errorf("oracle: %w", x.err)
+		}
+	})
+	return x.g, x.err
+}
+
+// answer is the one to a question, new or kept.
+func (o *Oracle) answer(key [sha256.Size]byte) *answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.last != nil && o.key == key {
-		return o.last, nil
+	i := slices.IndexFunc(o.last, func(x *answer) bool { return x.key == key })
+	if i < 0 {
+		o.last = slices.Insert(o.last, 0, &answer{key: key})
+		o.last = o.last[:min(len(o.last), kept)]
+		i = 0
 	}
+	return o.last[i]
+}
+
+func (o *Oracle) evaluate(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
 	cfg, err := train.ParseSpec(spec)
 	if err != nil {
-		return nil, fmt.Errorf("oracle: %w", err)
+		return nil, err
 	}
 	b, err := o.batch(cfg, step)
 	if err != nil {
-		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
+		return nil, fmt.Errorf("step %d: %w", step, err)
 	}
 	g, err := gradient(cfg, b, weights)
 	if err != nil {
-		return nil, fmt.Errorf("oracle: step %d: %w", step, err)
+		return nil, fmt.Errorf("step %d: %w", step, err)
 	}
-	o.key, o.last = key, g
 	return g, nil
 }
 

@@ -26,7 +26,8 @@ type Pass struct {
 // (Weight, MomentM, ...), then by parameter name.
 type State map[string]map[string][]float32
 
-// Oracle answers what a step does at given weights.
+// Oracle answers what a step does at given weights. It is safe for concurrent
+// use.
 type Oracle interface {
 	// Gradient evaluates the step's gradient of the run that spec replays, at
 	// the recorded weights (by parameter name), in float64, with an elementwise

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -43,12 +44,18 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 		}
 	}
 	replicas := Replicas(r)
+	var ahead sync.WaitGroup
+	defer ahead.Wait()
 	for step := range r.Config.Steps {
-		for _, m := range replicas {
+		for i, m := range replicas {
 			p.Expect(len(params) * (1 + len(r.State())))
 			s, ok := Captured(r, m, step)
 			if !ok {
 				continue
+			}
+			if i == 0 && step+1 < r.Config.Steps && p.Oracle != nil {
+				// The next question takes long, and its answer is kept.
+				ahead.Go(func() { _, _ = p.Oracle.Gradient(r.Header.Spec, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)
 			if err := s.judgeGradient(p, r, step, params); err != nil {
