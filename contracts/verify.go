@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -103,7 +102,7 @@ func summarise(c *contract.Contract, evidence []contract.Evidence, doubts []stri
 func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("judging %s: panic: %v\n%s", c.ID, p, debug.Stack())
+			err = fmt.Errorf("judging %s: panic: %v", c.ID, p)
 		}
 	}()
 	return contract.Judge(c, evidence), nil

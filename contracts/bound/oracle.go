@@ -37,16 +37,14 @@ type Oracle struct {
 	last []*answer // the latest question first
 }
 
-// kept is how many answers are kept: those of a step and of the one after it,
-// which is asked for ahead.
-const kept = 2
+// kept is how many answers are kept: clauses that run side by side each ask about
+// a step, and ahead about the one after it.
+const kept = 8
 
-// answer is that to one question, given once.
+// answer is that to one question, found once; every call of give has it.
 type answer struct {
 	key  [sha256.Size]byte
-	once sync.Once
-	g    map[string]contract.Bounded
-	err  error
+	give func() (map[string]contract.Bounded, error)
 }
 
 var _ contract.Oracle = (*Oracle)(nil)
@@ -61,26 +59,27 @@ func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Ora
 // fit the model, and to answer with bounds that say nothing. The answer is
 // shared: callers must not change it.
 func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
-	x := o.answer(question(spec, step, weights))
-	x.once.Do(func() {
-		if x.g, x.err = o.evaluate(spec, step, weights); x.err != nil {
-			x.err = fmt.Errorf("oracle: %w", x.err)
+	return o.answer(question(spec, step, weights), func() (map[string]contract.Bounded, error) {
+		g, err := o.evaluate(spec, step, weights)
+		if err != nil {
+			return nil, fmt.Errorf("oracle: %w", err)
 		}
+		return g, nil
 	})
-	return x.g, x.err
 }
 
-// answer is the one to a question, new or kept.
-func (o *Oracle) answer(key [sha256.Size]byte) *answer {
+// answer gives the answer to a question, a kept one or what find finds.
+func (o *Oracle) answer(key [sha256.Size]byte, find func() (map[string]contract.Bounded, error)) (map[string]contract.Bounded, error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	i := slices.IndexFunc(o.last, func(x *answer) bool { return x.key == key })
 	if i < 0 {
-		o.last = slices.Insert(o.last, 0, &answer{key: key})
-		o.last = o.last[:min(len(o.last), kept)]
 		i = 0
+		o.last = slices.Insert(o.last, 0, &answer{key, sync.OnceValues(find)})
+		o.last = o.last[:min(len(o.last), kept)]
 	}
-	return o.last[i]
+	x := o.last[i]
+	o.mu.Unlock()
+	return x.give()
 }
 
 func (o *Oracle) evaluate(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {

@@ -2,7 +2,11 @@ package contract
 
 import (
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -125,25 +129,66 @@ type Evidence struct {
 }
 
 // Judge applies every clause of c to every piece of evidence: one result per
-// clause, in the contract's order. It is pure: it reads histories only.
+// clause, in the contract's order. It is pure: it reads histories only. Clauses
+// are checked side by side; a panic of one is Judge's.
 func Judge(c *Contract, evidence []Evidence) []Result {
-	var out []Result
-	for _, cl := range c.Clauses {
-		sum := Result{Clause: cl}
-		for _, e := range evidence {
-			if e.Clauses != nil && !slices.Contains(e.Clauses, cl.ID) {
-				continue
+	parts := make([][]Result, len(c.Clauses))
+	var all tasks
+	for i, cl := range c.Clauses {
+		parts[i] = make([]Result, len(evidence))
+		for j, e := range evidence {
+			if e.Clauses == nil || slices.Contains(e.Clauses, cl.ID) {
+				all = append(all, func() { parts[i][j] = check(cl, e) })
 			}
-			p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle}
-			cl.Check(p)
-			// A case with less evidence than it owes must not hide behind
-			// another case's surplus.
-			if p.result.Saw < p.result.Expected {
-				p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
-			}
-			sum.Merge(p.result)
 		}
-		out = append(out, sum)
+	}
+	all.run()
+	out := make([]Result, len(c.Clauses))
+	for i, cl := range c.Clauses {
+		out[i].Clause = cl
+		for _, r := range parts[i] {
+			out[i].Merge(r)
+		}
 	}
 	return out
+}
+
+// check applies a clause to one piece of evidence.
+func check(cl *Clause, e Evidence) Result {
+	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle}
+	cl.Check(p)
+	// A case with less evidence than it owes must not hide behind another case's
+	// surplus.
+	if p.result.Saw < p.result.Expected {
+		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
+	}
+	return p.result
+}
+
+// tasks do not depend on each other.
+type tasks []func()
+
+// run does all of them on as many processors as there are, and panics where one
+// does.
+func (t tasks) run() {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[string]
+	for range min(len(t), runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					s := fmt.Sprintf("%v\n%s", p, debug.Stack())
+					failed.CompareAndSwap(nil, &s)
+				}
+			}()
+			for i := next.Add(1) - 1; i < int64(len(t)); i = next.Add(1) - 1 {
+				t[i]()
+			}
+		})
+	}
+	wg.Wait()
+	if p := failed.Load(); p != nil {
+		panic(*p)
+	}
 }

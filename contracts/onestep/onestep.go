@@ -54,8 +54,7 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 				continue
 			}
 			if i == 0 && step+1 < r.Config.Steps && p.Oracle != nil {
-				// The next question takes long, and its answer is kept.
-				ahead.Go(func() { _, _ = p.Oracle.Gradient(r.Header.Spec, step+1, s.After[trace.Weight]) })
+				ahead.Go(func() { ask(p.Oracle, r.Header.Spec, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)
 			if err := s.judgeGradient(p, r, step, params); err != nil {
@@ -68,6 +67,13 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 			}
 		}
 	}
+}
+
+// ask has an oracle find an answer that will be needed: it takes long and is
+// kept. Whatever comes of it, a panic too, comes of the question itself.
+func ask(o contract.Oracle, spec []byte, step int, weights map[string][]float32) {
+	defer func() { _ = recover() }()
+	_, _ = o.Gradient(spec, step, weights)
 }
 
 // agree compares the copies of one slice within a replica, of which the oracle
