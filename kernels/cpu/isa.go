@@ -26,6 +26,10 @@ type isa struct {
 	lanes int // floats of a vector
 	// Vectors of the tiles that the products use, for row-major and k-major A.
 	rowsWide, colsWide int
+	// directStride is the longest row of B, in floats, that tiles read where it
+	// lies. The fewer cache lines a tile reads of a row, the less the processor
+	// fetches ahead.
+	directStride int
 	tileTable
 	vectorTable
 	// panels, by vectors, packs k rows of np panels; dst has panel after panel,

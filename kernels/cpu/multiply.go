@@ -21,12 +21,8 @@ type multiplication struct {
 // blockN is the most columns of B that are packed at once.
 const blockN = 384
 
-// B is read where it lies, not packed, for few rows of C, and where its own
-// rows are so short that a block of it sits well in the caches as it is.
-const (
-	directRows   = 12
-	directStride = 512
-)
+// directRows is for how few rows of C B is read where it lies, not packed.
+const directRows = 12
 
 // packedRows is about how many rows of k-major A are packed at once: packed, a
 // block of them stays in the third cache while blocks of B pass.
@@ -91,10 +87,11 @@ func (r *multiplication) rowsPacked() int {
 	return roundUp((m+parts-1)/parts, r.high)
 }
 
-// longRows reports whether B has rows longer than directStride.
+// longRows reports whether B has rows so long that no block of it sits well in
+// the caches as it is.
 func (r *multiplication) longRows() bool {
 	for i := range r.terms {
-		if r.term[i].b.stride > directStride {
+		if r.term[i].b.stride > r.directStride {
 			return true
 		}
 	}
