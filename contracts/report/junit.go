@@ -117,6 +117,6 @@ func (c *Clause) headline() string {
 // body is everything under the clause's line in the text report.
 func (c *Clause) body() string {
 	t := &textWriter{}
-	t.clause(c)
+	t.clause(c, map[string]string{})
 	return t.buf.String()
 }

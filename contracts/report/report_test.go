@@ -36,9 +36,10 @@ func sample() *Report {
 		}}
 	bound := Clause{ID: "C-ABC-001.3", Says: "gradients lie within the bound", Class: contract.Bound, Verdict: contract.Inconclusive,
 		Saw: 3, Expected: 9, MaxRatio: 0.03125, Doubts: []string{"no history of the control run"}}
+	same := Clause{ID: "C-ABC-001.4", Says: "so does the loss", Class: contract.Bound, Verdict: contract.Inconclusive, Doubts: bound.Doubts}
 	empty := Clause{ID: "C-DEF-002.1", Says: "two runs give the same bits", Class: contract.Exact, Verdict: contract.Inconclusive}
 	r := New(env, []Contract{
-		{ID: "C-ABC-001", Title: "replicas stay equal", Clauses: []Clause{held, violated, bound}},
+		{ID: "C-ABC-001", Title: "replicas stay equal", Clauses: []Clause{held, violated, bound, same}},
 		{ID: "C-DEF-002", Title: "runs repeat", Clauses: []Clause{empty}},
 		{ID: "C-GHI-003", Title: "all is well", Clauses: []Clause{{ID: "C-GHI-003.1", Says: "one", Class: contract.Exact,
 			Verdict: contract.Held, Saw: 1, Expected: 1}}},
@@ -274,7 +275,7 @@ func TestJUnitCountsAndIsWellFormed(t *testing.T) {
 	if err := xml.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Tests != 5 || got.Failures != 1 || got.Errors != 2 || len(got.Suites) != 3 {
+	if got.Tests != 6 || got.Failures != 1 || got.Errors != 3 || len(got.Suites) != 3 {
 		t.Errorf("tests %d, failures %d, errors %d, suites %d", got.Tests, got.Failures, got.Errors, len(got.Suites))
 	}
 }

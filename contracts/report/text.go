@@ -18,8 +18,9 @@ type TextOptions struct {
 }
 
 // Text writes r for people: where it was made, a line per contract, a line per
-// clause, and under each clause what was found and how to see it again. The
-// last line says what to do next.
+// clause, and under each clause what was found and how to see it again; doubts
+// that are those of a clause above only refer to it. The last line says what to
+// do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
 	t := &textWriter{o: o}
 	what := "verification"
@@ -101,6 +102,7 @@ func (t *textWriter) contract(c *Contract, selfTest bool) {
 	if selfTest {
 		unit = "caught"
 	}
+	told := map[string]string{} // doubts: the clause under which they are written
 	width := 0
 	for _, cl := range c.Clauses {
 		width = max(width, len(cl.evidence()))
@@ -108,7 +110,7 @@ func (t *textWriter) contract(c *Contract, selfTest bool) {
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
 		t.linef("  %s  %s  %s %-*s  %s", t.verdict(cl.Verdict, verdictWidth), cl.ID, unit, width, cl.evidence(), cl.Says)
-		t.clause(cl)
+		t.clause(cl, told)
 	}
 }
 
@@ -117,7 +119,7 @@ const verdictWidth = len("inconclusive")
 
 func (c *Clause) evidence() string { return fmt.Sprintf("%d/%d", c.Saw, c.Expected) }
 
-func (t *textWriter) clause(c *Clause) {
+func (t *textWriter) clause(c *Clause, told map[string]string) {
 	if c.MaxRatio != 0 {
 		t.linef("        largest observed / bound: %.3g", float64(c.MaxRatio))
 	}
@@ -138,6 +140,14 @@ func (t *textWriter) clause(c *Clause) {
 	}
 	if c.Verdict == contract.Violated {
 		return // doubts do not matter beside a violation
+	}
+	if len(c.Doubts) > 0 {
+		all := strings.Join(c.Doubts, "\n")
+		if first := told[all]; first != "" {
+			t.linef("        why: as %s", first)
+			return
+		}
+		told[all] = c.ID
 	}
 	for i, d := range c.Doubts {
 		if i == maxDoubts {

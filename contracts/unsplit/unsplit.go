@@ -1,6 +1,6 @@
 // Package unsplit compares a run of any plan with its control, which has the
-// whole model on every rank (plan.Plan.Unsplit): slices and shards of a tensor must add up to the
-// control's, and copies of one slice must be equal.
+// whole model on every rank (plan.Plan.Unsplit): slices and shards of a tensor
+// must add up to the control's, and copies of one slice must be equal.
 package unsplit
 
 import (

@@ -240,7 +240,7 @@ func TestSameBits(t *testing.T) {
 		{"dp=4,pp=2,schedule=gpipe,comm=ring", "dp=4,comm=ring,microbatches=4", true},
 		{"dp=4,pp=2,zero=3,comm=ring", "dp=4,zero=3,comm=ring", true},
 		{"dp=4,pp=2,zero=3,shard=tensors,comm=ring", "dp=4,zero=3,shard=tensors,comm=ring", false}, // tensors are dealt out per stage
-		{"dp=4,pp=2,zero=1,comm=ring", "dp=4,zero=1,comm=ring", false}, // the vector of a stage
+		{"dp=4,pp=2,zero=1,comm=ring", "dp=4,zero=1,comm=ring", false},                             // the vector of a stage
 		{"dp=4,tp=2,comm=ring", "dp=4,comm=ring", false},
 		{"tp=4,comm=star", "tp=4,comm=star,pp=2", true},
 		{"tp=4,comm=ring", "tp=4,comm=ring,pp=2", false},
