@@ -4,10 +4,17 @@ package ddp
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/onestep"
+	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
+
+// subject is plans with data-parallel replicas, and the single worker that all of
+// them are compared with.
+var subject = unsplit.Subject{
+	About: func(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 },
+	Lacks: "has no data-parallel replicas",
+}
 
 // Contract is C-DDP-001.
 func Contract() *contract.Contract {
@@ -18,28 +25,9 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses:   clauses(),
 		Cases:     list,
-		Judges:    about,
+		Judges:    subject.About,
 		Mutants:   mutants(),
 	}
-}
-
-// about reports whether a plan has data-parallel replicas, or is the single
-// worker that all of them are compared with.
-func about(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 }
-
-// read reads the test run.
-func read(p *contract.Pass) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, contract.Test)
-	return r, ok && replicates(p, r)
-}
-
-// replicates doubts a run in which nothing is replicated.
-func replicates(p *contract.Pass, r *evidence.Run) bool {
-	if !about(r.Config.Plan) {
-		p.Doubt("plan %s has no data-parallel replicas", r.Config.Plan)
-		return false
-	}
-	return true
 }
 
 func clauses() []*contract.Clause {

@@ -14,7 +14,7 @@ import (
 // finite is clause 7: no value anywhere is NaN or infinite; where one is, its
 // first producer is named.
 func finite(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // ordered is clause 5: all ranks of a communicator issue the same sequence of
 // collectives.
 func ordered(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // progressed is clause 6: exactly those elements changed that the reference
 // update changes, in every step and over the run.
 func progressed(p *contract.Pass) {
-	c, ok := pair(p)
+	c, ok := subject.Pair(p)
 	if !ok {
 		return
 	}

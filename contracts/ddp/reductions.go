@@ -16,7 +16,7 @@ import (
 // reduction per unit and step, over exactly the ranks that replicate the unit,
 // and reductions are issued while the backward pass still runs.
 func reduced(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

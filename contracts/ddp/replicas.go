@@ -13,7 +13,7 @@ import (
 
 // initial is clause 1: replicas start bit-equal.
 func initial(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}
@@ -23,7 +23,7 @@ func initial(p *contract.Pass) {
 // updated is clause 2: after every step replicas are bit-equal, and no two
 // buffers of different ranks overlap.
 func updated(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

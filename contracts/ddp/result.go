@@ -3,26 +3,20 @@ package ddp
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/onestep"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
-
-// pair reads the test run and its control, the single worker.
-func pair(p *contract.Pass) (*unsplit.Comparison, bool) {
-	c, ok := unsplit.Pair(p)
-	return c, ok && replicates(p, c.Test)
-}
 
 // single is clause 4: the result is that of the single worker on the same
 // global batch; where the plan does not promise its bits, every step is judged
 // from the plan's own weights.
 func single(p *contract.Pass) {
-	c, ok := pair(p)
+	c, ok := subject.Pair(p)
 	if !ok {
 		return
 	}
 	if !c.Test.Exact() {
 		onestep.Judge(p, c.Test, nil)
+		c.Scalars(nil, trace.LR)
 		return
 	}
 	// Workers' own gradients come first: a difference there is of the computation,

@@ -12,7 +12,7 @@ import (
 // covered is clause 8: the data shards of the ranks are disjoint and cover the
 // batch.
 func covered(p *contract.Pass) {
-	c, ok := pair(p)
+	c, ok := subject.Pair(p)
 	if !ok {
 		return
 	}

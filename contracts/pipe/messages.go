@@ -58,7 +58,7 @@ func messages(r *evidence.Run) func(func(crossing, message) bool) {
 
 // shaped is clause 2.
 func shaped(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}
@@ -91,7 +91,7 @@ func sequences(r *evidence.Run, dp, micro int) int {
 
 // delivered is clause 3.
 func delivered(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}
@@ -110,7 +110,7 @@ func delivered(p *contract.Pass) {
 
 // accumulated is clause 4.
 func accumulated(p *contract.Pass) {
-	c, ok := open(p)
+	c, ok := subject.Part(p)
 	if !ok {
 		return
 	}

@@ -90,7 +90,7 @@ func lists(r *evidence.Run, ranks []int) (out [][][]schedule.Action) {
 
 // scheduled is clause 5.
 func scheduled(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}
@@ -234,7 +234,7 @@ func heldBy(actions []schedule.Action, chunk int) int {
 
 // idle is clause 6.
 func idle(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

@@ -44,7 +44,7 @@ type pass struct {
 
 // owned is clause 1.
 func owned(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

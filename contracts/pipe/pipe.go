@@ -5,11 +5,13 @@ package pipe
 import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
+
+// subject is plans with stages.
+var subject = unsplit.Subject{About: func(p plan.Plan) bool { return p.PP > 1 }, Lacks: "has one stage"}
 
 // Contract is C-PIPE-001.
 func Contract() *contract.Contract {
@@ -21,7 +23,7 @@ func Contract() *contract.Contract {
 		Clauses:   clauses(),
 		Cases:     list,
 		Control:   cases.Unsplit,
-		Judges:    func(p plan.Plan) bool { return p.PP > 1 },
+		Judges:    subject.About,
 		Mutants:   mutants(),
 	}
 }
@@ -46,27 +48,6 @@ func clauses() []*contract.Clause {
 		onestep.OrBound(c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",
 			"comm (pp), digest (weight, grad) of the test and the control run", contract.Exact, tied)),
 	}
-}
-
-// open reads the test run and its control.
-func open(p *contract.Pass) (*unsplit.Comparison, bool) {
-	c, ok := unsplit.Part(p)
-	return c, ok && staged(p, c.Test)
-}
-
-// read reads the test run alone.
-func read(p *contract.Pass) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, contract.Test)
-	return r, ok && staged(p, r)
-}
-
-// staged doubts a run of one stage.
-func staged(p *contract.Pass, r *evidence.Run) bool {
-	if r.Config.Plan.PP < 2 {
-		p.Doubt("plan %s has one stage", r.Config.Plan)
-		return false
-	}
-	return true
 }
 
 const doc = `Pipeline parallelism cuts the model by layers and the batch into micro-batches.

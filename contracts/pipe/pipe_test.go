@@ -34,6 +34,22 @@ func TestOtherOrders(t *testing.T) {
 	r.OnPlan(t, pipe.Contract(), "dp=3,tp=2,pp=2,comm=ring")
 }
 
+// TestScalarsOfOtherOrders: the learning rate and the count of steps do not depend
+// on the order of sums, so they are the control's under every plan.
+func TestScalarsOfOtherOrders(t *testing.T) {
+	var r contracttest.Runner
+	c, o := pipe.Contract(), contracttest.Options()
+	o.Plans = []string{"dp=3,pp=2,zero=1,comm=ring"}
+	e, err := r.Evidence(t, c.Cases(o)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{trace.LR, trace.Counter} {
+		last := func(e trace.Event) bool { return e.Kind == trace.KindScalar && e.What == what && e.Step == 1 }
+		contracttest.Want(t, c, tamper(e, 2, last, func(e *trace.Event) { e.Value++ }), contract.Violated, "4")
+	}
+}
+
 // TestMissingEvidence takes evidence away: no clause that reads it may hold, and
 // none may be violated by what is not there.
 func TestMissingEvidence(t *testing.T) {

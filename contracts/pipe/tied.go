@@ -20,7 +20,7 @@ const (
 
 // tied is clause 7.
 func tied(p *contract.Pass) {
-	c, ok := open(p)
+	c, ok := subject.Part(p)
 	if !ok {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 
 // replicated is clause 5: parameters that every rank holds whole.
 func replicated(p *contract.Pass) {
-	c, ok := open(p)
+	c, ok := subject.Part(p)
 	if !ok {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 
 // shards is clause 3.
 func shards(p *contract.Pass) {
-	c, ok := open(p)
+	c, ok := subject.Part(p)
 	if !ok {
 		return
 	}

@@ -56,7 +56,7 @@ func perWorker(r *evidence.Run) int {
 // matched opens the runs and their taps. The pass doubts where the taps are of
 // other micro-batches than the control's.
 func matched(p *contract.Pass) (m *match, ok bool) {
-	c, ok := open(p)
+	c, ok := subject.Part(p)
 	if !ok {
 		return nil, false
 	}

@@ -5,11 +5,13 @@ package tp
 import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
+
+// subject is plans that split tensors.
+var subject = unsplit.Subject{About: func(p plan.Plan) bool { return p.TP > 1 }, Lacks: "splits no tensors"}
 
 // Contract is C-TP-001.
 func Contract() *contract.Contract {
@@ -21,7 +23,7 @@ func Contract() *contract.Contract {
 		Clauses:   clauses(),
 		Cases:     list,
 		Control:   cases.Unsplit,
-		Judges:    func(p plan.Plan) bool { return p.TP > 1 },
+		Judges:    subject.About,
 		Mutants:   mutants(),
 	}
 }
@@ -46,27 +48,6 @@ func clauses() []*contract.Clause {
 		c("7", "All-reduces per block and micro-batch: two forward and two backward over exactly the tensor-parallel ranks, with the elements and bytes that the plan implies, and none beside those of KV copies and vocabulary.",
 			"comm (tp, kv), phase, data", contract.Integer, traffic),
 	}
-}
-
-// open reads the test run and its control.
-func open(p *contract.Pass) (*unsplit.Comparison, bool) {
-	c, ok := unsplit.Part(p)
-	return c, ok && splits(p, c.Test)
-}
-
-// read reads the test run alone.
-func read(p *contract.Pass) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, contract.Test)
-	return r, ok && splits(p, r)
-}
-
-// splits doubts a run in which no tensor is split.
-func splits(p *contract.Pass, r *evidence.Run) bool {
-	if r.Config.Plan.TP < 2 {
-		p.Doubt("plan %s splits no tensors", r.Config.Plan)
-		return false
-	}
-	return true
 }
 
 const doc = `Tensor parallelism cuts matrices by columns (q, k, v, gate, up, head) and by

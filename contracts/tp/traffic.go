@@ -61,7 +61,7 @@ func sameRanks(p *contract.Pass, e trace.Event, want []int) {
 
 // traffic is clause 7.
 func traffic(p *contract.Pass) {
-	r, ok := read(p)
+	r, ok := subject.Read(p)
 	if !ok {
 		return
 	}

@@ -257,13 +257,14 @@ func (d *difference) report(rank int, got, want trace.Event, message string) {
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
-// on selects (nil: all), where the plan promises them.
+// on selects (nil: all): those that the plan promises. The learning rate and the
+// number of steps are no sums, so every plan promises them.
 func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
-	if !c.Same {
-		return
-	}
 	for step := range c.Test.Config.Steps {
 		for _, what := range whats {
+			if !c.Same && what != trace.LR && what != trace.Counter {
+				continue
+			}
 			for rank := range c.Test.Header.World {
 				if on == nil || on(rank) {
 					c.scalar(step, rank, what)

@@ -22,10 +22,12 @@ func full(p *contract.Pass) {
 				workers(p, test, control, step, w)
 			}
 		}
+		whats := []string{trace.LR, trace.Counter} // no sums
+		if same {
+			whats = append(whats, trace.Loss, trace.Norm, trace.Coef)
+		}
 		for rank := range test.Header.World {
-			if same {
-				scalars(p, test, control, step, rank)
-			}
+			scalars(p, test, control, step, rank, whats)
 		}
 	}
 	states(p, test, control)
@@ -126,8 +128,8 @@ func soleHolder(r *evidence.Run, step int, what, tensor string) int {
 
 // scalars compares what a rank believes with what the same rank believes
 // unsharded.
-func scalars(p *contract.Pass, test, control *evidence.Run, step, rank int) {
-	for _, what := range []string{trace.Loss, trace.Norm, trace.Coef, trace.LR, trace.Counter} {
+func scalars(p *contract.Pass, test, control *evidence.Run, step, rank int, whats []string) {
+	for _, what := range whats {
 		if what == trace.Loss && !lastStage(test, rank) {
 			continue
 		}

@@ -47,6 +47,7 @@ func TestOtherOrders(t *testing.T) {
 		return
 	}
 	r.OnPlan(t, c, "dp=4,zero=2,comm=ring", "reduced-gradient-reduced-again")
+	r.OnPlan(t, c, "dp=8,zero=1,shard=round-robin,comm=ring", "idle-rank-does-not-count")
 	r.OnPlan(t, c, "dp=3,tp=2,zero=1,shard=balanced,comm=ring")
 	r.OnPlan(t, c, "dp=4,zero=1,comm=star", "moments-swapped") // in the order of the unsharded run
 }
