@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // busy counts the runs that go on.
@@ -52,7 +52,7 @@ func TestNothingRunsBesideRunsThatMustBeAlone(t *testing.T) {
 // Runs go on side by side only while the memory that they need together is there.
 func TestRunsShareTheMemory(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // two runs at a time, on any machine
-	cfg, err := train.Preset("nano")
+	cfg, err := spec.Preset("nano")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // A control is run here only for models that a single machine trains in
@@ -53,7 +53,7 @@ func (j *judgement) complete(ctx context.Context, c *contract.Contract, rc *reco
 
 // repeated finds the same run again, and with another seed.
 func (j *judgement) repeated(rc *recordedCase, t *recorded) {
-	unseeded := func(c train.Config) string { c.Seed = 0; return runSpec(c) }
+	unseeded := func(c spec.Config) string { c.Seed = 0; return runSpec(c) }
 	for _, r := range j.all {
 		if r == t || r.config == nil || unseeded(*r.config) != unseeded(*t.config) {
 			continue
@@ -69,21 +69,21 @@ func (j *judgement) repeated(rc *recordedCase, t *recorded) {
 }
 
 // runSpec is the specification without what it records.
-func runSpec(c train.Config) string {
-	c.Evidence = train.Evidence{}
+func runSpec(c spec.Config) string {
+	c.Evidence = spec.Evidence{}
 	return string(c.Spec())
 }
 
 // problemSpec is the specification without how it is computed: equal for a run and
 // its control.
-func problemSpec(c train.Config) string {
+func problemSpec(c spec.Config) string {
 	c.Plan, c.Backend = plan.Plan{}, ""
 	return runSpec(c)
 }
 
 // controlOf is what the contract judges a recorded run against. Elements are
 // recorded only where they are few.
-func controlOf(c *contract.Contract, cfg train.Config) train.Config {
+func controlOf(c *contract.Contract, cfg spec.Config) spec.Config {
 	of := cases.Single
 	if c.Control != nil {
 		of = c.Control
@@ -101,13 +101,13 @@ const maxControlElements = 1 << 24
 
 // records reports whether evidence holds what is needed: elements say more about
 // a finding, no clause needs those of a control.
-func records(e, need train.Evidence) bool {
+func records(e, need spec.Evidence) bool {
 	return e.Digests && e.Workers && (e.Taps || !need.Taps)
 }
 
 // recorded finds the control of a run in the directory, preferably one that
 // records all that is needed.
-func (j *judgement) recorded(t *recorded, want train.Config) *recorded {
+func (j *judgement) recorded(t *recorded, want spec.Config) *recorded {
 	var out *recorded
 	for _, r := range j.all {
 		if r == t || r.config == nil || problemSpec(*r.config) != problemSpec(want) || !samePlan(*r.config, want) {
@@ -126,7 +126,7 @@ func (j *judgement) recorded(t *recorded, want train.Config) *recorded {
 // samePlan reports whether a run was computed as the control that is wanted. The
 // cut into micro-batches decides activations only; on one rank nothing else
 // about a plan decides anything.
-func samePlan(c, want train.Config) bool {
+func samePlan(c, want spec.Config) bool {
 	if c.Validate() != nil || want.Validate() != nil {
 		return false
 	}
@@ -142,7 +142,7 @@ func samePlan(c, want train.Config) bool {
 
 // control runs a control, once per specification. It notes why where it cannot;
 // the error is only ctx's.
-func (j *judgement) control(ctx context.Context, cfg train.Config) (*recorded, error) {
+func (j *judgement) control(ctx context.Context, cfg spec.Config) (*recorded, error) {
 	cfg.Backend = j.o.Backend
 	key := string(cfg.Spec())
 	if made, done := j.controls[key]; done {
@@ -161,7 +161,7 @@ func (j *judgement) control(ctx context.Context, cfg train.Config) (*recorded, e
 	return j.controls[key], nil
 }
 
-func (j *judgement) run(ctx context.Context, cfg train.Config) (*trace.History, error) {
+func (j *judgement) run(ctx context.Context, cfg spec.Config) (*trace.History, error) {
 	if cfg.Model.Params() > maxControlParams {
 		return nil, errors.New("the model is too large to train here in passing; record a run of one rank into the directory")
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/tp"
 	"github.com/lockstep-ml/lockstep/contracts/zero"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // on is a preset on a plan, validated.
-func on(t *testing.T, config, plans string, taps bool) train.Config {
+func on(t *testing.T, config, plans string, taps bool) spec.Config {
 	t.Helper()
-	cfg, err := train.Preset(config)
+	cfg, err := spec.Preset(config)
 	if err == nil {
 		cfg.Plan, err = plan.Parse(plans)
 	}
@@ -23,7 +23,7 @@ func on(t *testing.T, config, plans string, taps bool) train.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Evidence = train.Evidence{Digests: true, Workers: true, Taps: taps}
+	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Taps: taps}
 	return cfg
 }
 
@@ -58,7 +58,7 @@ func TestControlsFitTheJudgingContract(t *testing.T) {
 
 func TestLongControlsKeepNoElements(t *testing.T) {
 	cfg := on(t, "nano", "tp=2", false)
-	for steps, want := range map[int]bool{2: true, train.MaxSteps: false} {
+	for steps, want := range map[int]bool{2: true, spec.MaxSteps: false} {
 		cfg.Steps = steps
 		if got := controlOf(tp.Contract(), cfg).Evidence.Capture; got != want {
 			t.Errorf("%d steps: elements are kept: %v", steps, got)

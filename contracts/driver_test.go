@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 func TestVerifyRunsJudgesAndShares(t *testing.T) {
@@ -325,7 +325,7 @@ func TestOptionsAreRefusedWithValueAndRule(t *testing.T) {
 }
 
 func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
-	cfg, err := train.Preset("nano")
+	cfg, err := spec.Preset("nano")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // maxLayers bounds the models whose histories are judged: clauses lay out every
@@ -19,8 +19,8 @@ const maxLayers = 1 << 12
 // recorded is a history from a file, with what its header says.
 type recorded struct {
 	history  *trace.History
-	config   *train.Config // nil where the run was no training
-	contract string        // from the header's case; empty where it has none
+	config   *spec.Config // nil where the run was no training
+	contract string       // from the header's case; empty where it has none
 	name     string
 	role     contract.Role
 }
@@ -78,7 +78,7 @@ func JudgeHistories(ctx context.Context, dir string, cs []*contract.Contract, o 
 // read classifies a history.
 func read(h *trace.History) *recorded {
 	r := &recorded{history: h}
-	if c, err := train.ParseSpec(h.Header.Spec); err == nil {
+	if c, err := spec.Parse(h.Header.Spec); err == nil {
 		r.config = &c
 	}
 	if f := strings.SplitN(h.Header.Case, "/", 2); len(f) == 2 {

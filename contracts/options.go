@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -28,7 +29,7 @@ type Options struct {
 	Oracle contract.Oracle
 	// Texts opens a training text by the name that a configuration gives; nil
 	// knows the built-in text and files.
-	Texts func(name string) (train.Text, error)
+	Texts func(name string) (data.Text, error)
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
 	Histories string
@@ -58,7 +59,7 @@ func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
 
 // text opens the training text that a configuration names.
-func (o *Options) text(name string) (train.Text, error) {
+func (o *Options) text(name string) (data.Text, error) {
 	switch {
 	case name == o.Text.Name && o.Text.Bytes != nil:
 		return o.Text, nil
@@ -101,8 +102,8 @@ func (o *Options) checkValues() error {
 		return fmt.Errorf("text %s: is empty", o.Text.Name)
 	case o.Level < 1 || o.Level > maxLevel:
 		return fmt.Errorf("level=%d: must be from 1 to %d", o.Level, maxLevel)
-	case o.Steps < 0 || o.Steps > train.MaxSteps:
-		return fmt.Errorf("steps=%d: must be from 1 to %d", o.Steps, train.MaxSteps)
+	case o.Steps < 0 || o.Steps > spec.MaxSteps:
+		return fmt.Errorf("steps=%d: must be from 1 to %d", o.Steps, spec.MaxSteps)
 	case o.ExpectRanks < 0 || o.ExpectRanks > plan.MaxRanks:
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
 	case o.Parts.Backend == nil:
@@ -112,7 +113,7 @@ func (o *Options) checkValues() error {
 	if name == "" {
 		name = widest
 	}
-	preset, err := train.Preset(name)
+	preset, err := spec.Preset(name)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (o *Options) checkCases(c *contract.Contract) error {
 	return nil
 }
 
-func (o *Options) checkConfig(cfg train.Config) error {
+func (o *Options) checkConfig(cfg spec.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -135,7 +136,7 @@ func (o *Options) each(ctx context.Context, jobs []*job, width int) {
 
 // admit refuses a training run that needs more memory than there is, and where
 // others go on beside it waits for its share; release gives that back.
-func (o *Options) admit(ctx context.Context, cfg *train.Config) (release func(), err error) {
+func (o *Options) admit(ctx context.Context, cfg *spec.Config) (release func(), err error) {
 	release = func() {}
 	if cfg == nil {
 		return release, nil

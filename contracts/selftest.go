@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -213,7 +214,7 @@ func sameHistory(a, b *trace.History) bool {
 type stream struct {
 	rank  int
 	kind  trace.Kind
-	group string
+	group names.Axis
 }
 
 func streams(h *trace.History) map[stream][]string {

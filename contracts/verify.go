@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // Verify runs the cases of contracts and judges what they recorded. Where runs
@@ -122,7 +122,7 @@ func (o *Options) environment(all []*planned) report.Environment {
 	return e
 }
 
-func addConfig(e *report.Environment, cfg train.Config) {
+func addConfig(e *report.Environment, cfg spec.Config) {
 	if s := cfg.Model.Name + ":" + given(cfg).String(); !slices.Contains(e.Plans, s) {
 		e.Plans = append(e.Plans, s)
 	}
@@ -133,7 +133,7 @@ func addConfig(e *report.Environment, cfg train.Config) {
 
 // given is a configuration's plan without the default number of micro-batches,
 // which validation writes out.
-func given(cfg train.Config) plan.Plan {
+func given(cfg spec.Config) plan.Plan {
 	p := cfg.Plan
 	p.MicroBatches = 0
 	filled := p

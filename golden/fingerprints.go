@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 //go:embed fingerprints
@@ -32,16 +32,16 @@ type Fingerprints struct {
 	Arithmetic int
 	TextHash   string // SHA-256 of the training text
 	// Spec is the configuration of one rank.
-	Spec train.Config
+	Spec spec.Config
 	// Clipped lists the steps in which the gradient was clipped.
 	Clipped []int
-	Steps   []train.Fingerprint
+	Steps   []spec.Fingerprint
 }
 
 // Variant is a named configuration with a golden run.
 type Variant struct {
 	Name   string
-	Config train.Config
+	Config spec.Config
 }
 
 // The clipping norms lie within the gradient norms of the first four steps of
@@ -72,7 +72,7 @@ func Variants() ([]Variant, error) {
 		{"odd", sgd, false, false},
 		{"odd", sgd, true, false},
 	} {
-		cfg, err := train.Preset(v.config)
+		cfg, err := spec.Preset(v.config)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func Variants() ([]Variant, error) {
 			cfg.Model.QKVBias, cfg.Model.LinearBias, cfg.Model.InitBias = true, true, 0.1
 		}
 		cfg.Steps = FingerprintSteps
-		cfg.Evidence = train.Evidence{Digests: true, KeepGoing: true}
+		cfg.Evidence = spec.Evidence{Digests: true, KeepGoing: true}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
@@ -99,8 +99,8 @@ func Variants() ([]Variant, error) {
 
 // Task is what a configuration trains, without how: plan, backend, evidence and
 // the number of steps change no fingerprint.
-func Task(c train.Config) train.Config {
-	c.Plan, c.Backend, c.Evidence, c.Steps = plan.Plan{DP: 1}, "", train.Evidence{}, FingerprintSteps
+func Task(c spec.Config) spec.Config {
+	c.Plan, c.Backend, c.Evidence, c.Steps = plan.Plan{DP: 1}, "", spec.Evidence{}, FingerprintSteps
 	c.Text, c.TextHash = "", ""
 	return c
 }
@@ -122,7 +122,7 @@ func LoadFingerprints(name string) (*Fingerprints, error) {
 
 // Comparable is nil if a run of the task under the given arithmetic and on the
 // given text must have the golden fingerprints; otherwise it says what differs.
-func (g *Fingerprints) Comparable(task train.Config, arithmetic int, textHash string) error {
+func (g *Fingerprints) Comparable(task spec.Config, arithmetic int, textHash string) error {
 	switch {
 	case g.Arithmetic != arithmetic:
 		return fmt.Errorf("golden %s is of arithmetic version %d, this is %d; %q records it anew", g.Name, g.Arithmetic, arithmetic, Record)
@@ -201,7 +201,7 @@ func (g *Fingerprints) header(key, value string) (err error) {
 	case "text":
 		g.TextHash = value
 	case "spec":
-		g.Spec, err = train.ParseSpec(json.RawMessage(value))
+		g.Spec, err = spec.Parse(json.RawMessage(value))
 	case "clipped":
 		for _, f := range strings.Fields(value) {
 			s, e := strconv.Atoi(f)
@@ -226,7 +226,7 @@ func (g *Fingerprints) step(line string) error {
 	if !ok1 || !ok2 || !ok3 || len(weights) != 32 || len(moments) != 32 || len(loss) != 8 {
 		return fmt.Errorf("%q: want weights=<32 hex> moments=<32 hex> loss=<8 hex>", line)
 	}
-	var s train.Fingerprint
+	var s spec.Fingerprint
 	if err := s.Weights.UnmarshalText([]byte(weights)); err != nil {
 		return err
 	}

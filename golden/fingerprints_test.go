@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
@@ -73,13 +74,13 @@ func run(t *testing.T, v golden.Variant, b kernels.Backend) *golden.Fingerprints
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := train.ParseSpec(out.History.Header.Spec)
+	cfg, err := spec.Parse(out.History.Header.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &golden.Fingerprints{Name: v.Name, Arithmetic: kernels.Arithmetic, TextHash: spec.TextHash, Spec: spec}
+	g := &golden.Fingerprints{Name: v.Name, Arithmetic: kernels.Arithmetic, TextHash: cfg.TextHash, Spec: cfg}
 	for step := range v.Config.Steps {
-		f, err := train.FingerprintAt(out.History, step)
+		f, err := spec.FingerprintAt(out.History, step)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +150,9 @@ func sample(t *testing.T) *golden.Fingerprints {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := train.Fingerprint{Weights: kernels.Digest{A: 1, B: 2}, Moments: kernels.Digest{A: 3, B: 1 << 63}, Loss: 0x40b00000}
+	f := spec.Fingerprint{Weights: kernels.Digest{A: 1, B: 2}, Moments: kernels.Digest{A: 3, B: 1 << 63}, Loss: 0x40b00000}
 	return &golden.Fingerprints{Name: variants[0].Name, Arithmetic: 1, TextHash: "abc", Spec: golden.Task(variants[0].Config),
-		Clipped: []int{0, 7}, Steps: []train.Fingerprint{f, f}}
+		Clipped: []int{0, 7}, Steps: []spec.Fingerprint{f, f}}
 }
 
 func TestFormatAndParse(t *testing.T) {
@@ -206,7 +207,7 @@ func TestComparable(t *testing.T) {
 	how.Plan.DP, how.Backend, how.Steps, how.Evidence.Workers = 4, "cpu", 2, true
 	for _, c := range []struct {
 		name       string
-		task       train.Config
+		task       spec.Config
 		arithmetic int
 		text       string
 		ok         bool

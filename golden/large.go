@@ -2,7 +2,7 @@ package golden
 
 import (
 	"github.com/lockstep-ml/lockstep/core/optim"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // Large are golden runs of few steps on models whose products fill the tiles of
@@ -19,13 +19,13 @@ func Large() ([]Variant, error) {
 		{"5M", 3, 4, 6},
 		{"50M", 2, 2, 23.5},
 	} {
-		cfg, err := train.Preset(v.config)
+		cfg, err := spec.Preset(v.config)
 		if err != nil {
 			return nil, err
 		}
 		cfg.Steps, cfg.Sequences = v.steps, v.sequences
 		cfg.Optimizer = optim.Config{Name: "adamw", Clip: v.clip, Warmup: 1, Horizon: FingerprintSteps}
-		cfg.Evidence = train.Evidence{Digests: true, KeepGoing: true}
+		cfg.Evidence = spec.Evidence{Digests: true, KeepGoing: true}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}

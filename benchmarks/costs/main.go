@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
@@ -82,7 +82,7 @@ func run(o options, w io.Writer) error {
 
 // compare prints the row of two configurations, and gives the median ratio of
 // their steps.
-func compare(o options, b *cpu.Backend, w io.Writer, name string, with, without train.Config) (float64, error) {
+func compare(o options, b *cpu.Backend, w io.Writer, name string, with, without spec.Config) (float64, error) {
 	a, err := step.Start(with, b)
 	if err != nil {
 		return 0, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
@@ -17,7 +17,7 @@ const orderBar = 1.10
 // order compares the groups of the configuration 5M with none, over batch sizes,
 // and says from how many tokens of a step on the cost stays within the bar.
 func order(o options, b *cpu.Backend, w io.Writer) error {
-	c, err := train.Preset("5M")
+	c, err := spec.Preset("5M")
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func verification(o options, b *cpu.Backend, w io.Writer) error {
 		config    string
 		sequences int
 	}{{"5M", 16}, {"5M", 32}, {"50M", 4}} {
-		plain, err := train.Preset(c.config)
+		plain, err := spec.Preset(c.config)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func verification(o options, b *cpu.Backend, w io.Writer) error {
 			return err
 		}
 		verified := plain
-		verified.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
+		verified.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
 		if _, err := compare(o, b, w, name, verified, plain); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
@@ -35,7 +35,7 @@ func trainings() []training {
 // compareTraining prints the rows of all trainings on a number of threads.
 func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
 	for _, t := range trainings() {
-		cfg, err := train.Preset(t.config)
+		cfg, err := spec.Preset(t.config)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
 // measureTraining takes steps of both in turn, several at a time where they are
 // short, and prints a row: time per step and tokens per second, and at its end
 // the ratio in processor time, for one thread the fairest on a busy machine.
-func measureTraining(name string, cfg train.Config, b kernels.Backend, p *peer, threads, rounds int) error {
+func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *peer, threads, rounds int) error {
 	m := &cfg.Model
 	request := fmt.Sprintf("train %d %d %d %d %d %d %d %d %d", m.Vocab, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.SeqLen, cfg.Sequences)
 	first, err := p.ask(request, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -27,8 +28,8 @@ type Training struct {
 
 // Config is a named configuration on one rank that records nothing and clips
 // nothing, with the given canonical groups and sequences of a step.
-func Config(name string, groups model.Groups, sequences int) (train.Config, error) {
-	c, err := train.Preset(name)
+func Config(name string, groups model.Groups, sequences int) (spec.Config, error) {
+	c, err := spec.Preset(name)
 	if err != nil {
 		return c, err
 	}
@@ -40,10 +41,10 @@ func Config(name string, groups model.Groups, sequences int) (train.Config, erro
 // first step, which also touches all memory. Steps of the configuration do not
 // count: it goes on until Close. What it records is kept where the
 // configuration asks for evidence.
-func Start(c train.Config, b kernels.Backend) (*Training, error) {
+func Start(c spec.Config, b kernels.Backend) (*Training, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Training{cancel: cancel, next: make(chan struct{}), done: make(chan train.Progress), end: make(chan struct{})}
-	c.Steps = train.MaxSteps
+	c.Steps = spec.MaxSteps
 	parts := train.Parts{
 		Backend: func(int) (kernels.Backend, error) { return b, nil },
 		Progress: func(p train.Progress) {
@@ -57,7 +58,7 @@ func Start(c train.Config, b kernels.Backend) (*Training, error) {
 			}
 		},
 	}
-	if c.Evidence == (train.Evidence{}) {
+	if c.Evidence == (spec.Evidence{}) {
 		parts.Keep = func(trace.Event) bool { return false }
 	}
 	go func() {

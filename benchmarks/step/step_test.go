@@ -7,12 +7,13 @@ import (
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
-func config(t *testing.T, groups model.Groups) train.Config {
+func config(t *testing.T, groups model.Groups) spec.Config {
 	t.Helper()
 	c, err := step.Config("nano", groups, 5)
 	if err != nil {

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // What a history holds grows with parameters, steps and ranks. Elements are
@@ -17,8 +17,8 @@ const (
 
 // evidence is what a validated run must record for verify --history to judge
 // it, and a sentence for everything that is too much to be recorded.
-func evidence(c train.Config) (e train.Evidence, left []string) {
-	e = train.Evidence{Digests: true, Workers: true}
+func evidence(c spec.Config) (e spec.Evidence, left []string) {
+	e = spec.Evidence{Digests: true, Workers: true}
 	size := float64(c.Model.Params()) * float64(c.Steps) * float64(c.Plan.World())
 	leave := func(what, contract string, limit float64) {
 		left = append(left, fmt.Sprintf("%s are not recorded: parameters x steps x ranks are %.3g, at most %.3g fit; %s will be inconclusive",

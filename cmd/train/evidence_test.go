@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -72,10 +73,10 @@ func TestEvidenceIsBounded(t *testing.T) {
 		{plan: "dp=3", steps: 1000, left: "elements are not recorded"},
 		{plan: "dp=3,zero=1", steps: 1000},
 		{plan: "tp=2", steps: 10, taps: true},
-		{plan: "tp=2", steps: train.MaxSteps, left: "digests of activations are not recorded"},
+		{plan: "tp=2", steps: spec.MaxSteps, left: "digests of activations are not recorded"},
 		{plan: "dp=3,tp=2", steps: 10, taps: true, capture: true},
 	} {
-		cfg, err := train.Preset("nano")
+		cfg, err := spec.Preset("nano")
 		if err == nil {
 			cfg.Plan, err = plan.Parse(c.plan)
 		}

@@ -14,8 +14,10 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -94,9 +96,9 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 }
 
 // configure is the preset with the given flags over it.
-func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, error) {
-	fail := func(err error) (train.Config, train.Text, error) {
-		return train.Config{}, train.Text{}, cli.AsUsage(err)
+func (o *options) configure(flags *pflag.FlagSet) (spec.Config, data.Text, error) {
+	fail := func(err error) (spec.Config, data.Text, error) {
+		return spec.Config{}, data.Text{}, cli.AsUsage(err)
 	}
 	c, err := o.planned(flags)
 	if err != nil {
@@ -119,7 +121,7 @@ func (o *options) configure(flags *pflag.FlagSet) (train.Config, train.Text, err
 }
 
 // planned is the preset on the plan with the given flags over it, not validated.
-func (o *options) planned(flags *pflag.FlagSet) (train.Config, error) {
+func (o *options) planned(flags *pflag.FlagSet) (spec.Config, error) {
 	c, err := cli.Preset(o.config)
 	if err != nil {
 		return c, err
@@ -131,9 +133,9 @@ func (o *options) planned(flags *pflag.FlagSet) (train.Config, error) {
 }
 
 // override puts the flags that were given into c; the others keep the preset.
-func (o *options) override(flags *pflag.FlagSet, c *train.Config) error {
-	if o.steps < 1 || o.steps > train.MaxSteps {
-		return fmt.Errorf("steps=%d: must be from 1 to %d", o.steps, train.MaxSteps)
+func (o *options) override(flags *pflag.FlagSet, c *spec.Config) error {
+	if o.steps < 1 || o.steps > spec.MaxSteps {
+		return fmt.Errorf("steps=%d: must be from 1 to %d", o.steps, spec.MaxSteps)
 	}
 	c.Steps, c.Seed, c.Backend = o.steps, o.seed, o.backend
 	if flags.Changed("optimizer") && o.optimizer != c.Optimizer.Name {
@@ -226,7 +228,7 @@ func (o *options) keep(last int) func(trace.Event) bool {
 
 // checkpoints opens what the run goes on from. A checkpoint that is damaged, or
 // of a run that computes something else, is a usage error.
-func (o *options) checkpoints(c train.Config) (ck train.Checkpoints, err error) {
+func (o *options) checkpoints(c spec.Config) (ck train.Checkpoints, err error) {
 	ck.Dir, ck.Every = o.save, o.saveEvery
 	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
 		return ck, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
@@ -249,7 +251,7 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 	if !o.fingerprint {
 		return cli.OK, nil
 	}
-	f, err := train.FingerprintAt(h, last)
+	f, err := spec.FingerprintAt(h, last)
 	if err != nil {
 		return cli.CannotRun, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // call runs the command and returns its exit code and outputs.
@@ -122,7 +122,7 @@ func TestFlagsOverrideThePreset(t *testing.T) {
 			t.Errorf("%q changes nothing", args)
 		}
 	}
-	preset, err := train.Preset("nano")
+	preset, err := spec.Preset("nano")
 	if err != nil {
 		t.Fatal(err)
 	}

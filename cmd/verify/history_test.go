@@ -10,22 +10,23 @@ import (
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // record trains nano for a step on a plan and saves the history, as any trainer
 // would, in dir.
-func record(t *testing.T, dir, plans string, text train.Text) {
+func record(t *testing.T, dir, plans string, text data.Text) {
 	t.Helper()
-	c, err := train.Preset("nano")
+	c, err := spec.Preset("nano")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Plan, err = plan.Parse(plans); err != nil {
 		t.Fatal(err)
 	}
-	c.Steps, c.Evidence = 1, train.Evidence{Digests: true, Workers: true}
+	c.Steps, c.Evidence = 1, spec.Evidence{Digests: true, Workers: true}
 	open, err := cli.OpenBackend("ref")
 	if err != nil {
 		t.Fatal(err)

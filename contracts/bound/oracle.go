@@ -10,10 +10,11 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/bound"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -31,7 +32,7 @@ import (
 // It is safe for concurrent use and keeps its last answers, since replicas and
 // clauses ask the same questions.
 type Oracle struct {
-	text func(name string) (train.Text, error)
+	text func(name string) (data.Text, error)
 
 	mu   sync.Mutex
 	last []*answer // the latest question first
@@ -50,7 +51,7 @@ type answer struct {
 var _ contract.Oracle = (*Oracle)(nil)
 
 // NewOracle makes an oracle that finds the training text of a spec by its name.
-func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Oracle{text: text} }
+func NewOracle(text func(name string) (data.Text, error)) *Oracle { return &Oracle{text: text} }
 
 // Gradient is the gradient of the mean loss of the step's global batch, before
 // clipping, by parameter, and that loss under trace.Loss: values in float64 and
@@ -58,9 +59,9 @@ func NewOracle(text func(name string) (train.Text, error)) *Oracle { return &Ora
 // whose hash is not the spec's, a step without valid tokens, weights that do not
 // fit the model, and to answer with bounds that say nothing. The answer is
 // shared: callers must not change it.
-func (o *Oracle) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
-	return o.answer(question(spec, step, weights), func() (map[string]contract.Bounded, error) {
-		g, err := o.evaluate(spec, step, weights)
+func (o *Oracle) Gradient(cfg spec.Config, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
+	return o.answer(question(cfg, step, weights), func() (map[string]contract.Bounded, error) {
+		g, err := o.evaluate(cfg, step, weights)
 		if err != nil {
 			return nil, fmt.Errorf("oracle: %w", err)
 		}
@@ -82,9 +83,8 @@ func (o *Oracle) answer(key [sha256.Size]byte, find func() (map[string]contract.
 	return x.give()
 }
 
-func (o *Oracle) evaluate(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
-	cfg, err := train.ParseSpec(spec)
-	if err != nil {
+func (o *Oracle) evaluate(cfg spec.Config, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	b, err := o.batch(cfg, step)
@@ -99,13 +99,13 @@ func (o *Oracle) evaluate(spec []byte, step int, weights map[string][]float32) (
 }
 
 // question identifies the arguments of Gradient.
-func question(spec []byte, step int, weights map[string][]float32) (key [sha256.Size]byte) {
+func question(cfg spec.Config, step int, weights map[string][]float32) (key [sha256.Size]byte) {
 	h := sha256.New()
 	put := func(b []byte) {
 		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
 		h.Write(b)
 	}
-	put(spec)
+	put(cfg.Spec())
 	put(binary.LittleEndian.AppendUint64(nil, uint64(step)))
 	names := make([]string, 0, len(weights))
 	for n := range weights {
@@ -125,7 +125,7 @@ func question(spec []byte, step int, weights map[string][]float32) (key [sha256.
 }
 
 // batch is the step's global batch as one micro-batch.
-func (o *Oracle) batch(cfg train.Config, step int) (model.Batch, error) {
+func (o *Oracle) batch(cfg spec.Config, step int) (model.Batch, error) {
 	var b model.Batch
 	text, err := o.text(cfg.Text)
 	if err != nil {
@@ -146,14 +146,14 @@ func (o *Oracle) batch(cfg train.Config, step int) (model.Batch, error) {
 		valid += s.Valid
 	}
 	if valid == 0 {
-		return b, train.ErrNoTokens
+		return b, data.ErrNoTokens
 	}
 	b.Seqs, b.InvN = len(seqs), 1/float64(valid)
 	return b, nil
 }
 
 // gradient evaluates the batch.
-func gradient(cfg train.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
+func gradient(cfg spec.Config, b model.Batch, weights map[string][]float32) (map[string]contract.Bounded, error) {
 	be := bound.New()
 	if cfg.Plan.CanonicalActivations() {
 		be = bound.NewSums()
@@ -201,9 +201,8 @@ func says(g map[string]contract.Bounded) error {
 // Update is the optimizer step that follows taken others, in canonical float32
 // arithmetic: the norm over all parameters, the clipping, the update. With a
 // norm that is not finite the state stays.
-func (o *Oracle) Update(spec []byte, taken int, before contract.State, grad map[string][]float32) (contract.State, error) {
-	cfg, err := train.ParseSpec(spec)
-	if err != nil {
+func (o *Oracle) Update(cfg spec.Config, taken int, before contract.State, grad map[string][]float32) (contract.State, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oracle: %w", err)
 	}
 	opt, err := optim.New(cfg.Optimizer)

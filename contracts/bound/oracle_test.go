@@ -2,7 +2,6 @@ package bound_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -13,18 +12,19 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
-func text(string) (train.Text, error) { return data.Default(), nil }
+func text(string) (data.Text, error) { return data.Default(), nil }
 
 // config is a fixture with a plan, recorded with its elements.
-func config(t *testing.T, name, p string, change func(*train.Config)) train.Config {
+func config(t *testing.T, name, p string, change func(*spec.Config)) spec.Config {
 	t.Helper()
-	c, err := train.Preset(name)
+	c, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,14 +32,14 @@ func config(t *testing.T, name, p string, change func(*train.Config)) train.Conf
 		t.Fatal(err)
 	}
 	c.Steps, c.Model.Layers = 2, 1
-	c.Evidence = train.Evidence{Digests: true, Capture: true}
+	c.Evidence = spec.Evidence{Digests: true, Capture: true}
 	if change != nil {
 		change(&c)
 	}
 	return c
 }
 
-func record(t *testing.T, c train.Config) *trace.History {
+func record(t *testing.T, c spec.Config) *trace.History {
 	t.Helper()
 	be := ref.New[float32]()
 	out, err := train.Run(context.Background(), c, data.Default(), train.Parts{Backend: func(int) (kernels.Backend, error) { return be, nil }})
@@ -87,7 +87,7 @@ func TestGradientBoundsPlans(t *testing.T) {
 			h, o := record(t, cfg), bound.NewOracle(text)
 			var ratios []float64
 			for step := range cfg.Steps {
-				want, err := o.Gradient(h.Header.Spec, step, captured(t, h, step-1, trace.Weight))
+				want, err := o.Gradient(specOf(t, h), step, captured(t, h, step-1, trace.Weight))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -136,7 +136,7 @@ func within(t *testing.T, name string, got []float32, want contract.Bounded) []f
 // the recorded next state bit for bit and leaves its arguments alone.
 func TestUpdateIsTheTrainers(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "sgd"} {
-		cfg := config(t, "odd", "dp=3", func(c *train.Config) { c.Optimizer.Name, c.Optimizer.Decay = optimizer, 0.1 })
+		cfg := config(t, "odd", "dp=3", func(c *spec.Config) { c.Optimizer.Name, c.Optimizer.Decay = optimizer, 0.1 })
 		h, o := record(t, cfg), bound.NewOracle(text)
 		kinds := []string{trace.Weight, trace.MomentM, trace.MomentV}
 		if optimizer == "sgd" {
@@ -151,13 +151,13 @@ func TestUpdateIsTheTrainers(t *testing.T) {
 		}
 		for step := range cfg.Steps {
 			before := state(step - 1)
-			after, err := o.Update(h.Header.Spec, step, before, captured(t, h, step, trace.Grad))
+			after, err := o.Update(specOf(t, h), step, before, captured(t, h, step, trace.Grad))
 			if err != nil {
 				t.Fatal(err)
 			}
 			same(t, optimizer+" after", after, state(step))
 			same(t, optimizer+" before", before, state(step-1))
-			wrong, err := o.Update(h.Header.Spec, step+1, before, captured(t, h, step, trace.Grad))
+			wrong, err := o.Update(specOf(t, h), step+1, before, captured(t, h, step, trace.Grad))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,13 +199,13 @@ func differ(a, b contract.State) string {
 // TestNonFiniteGradientChangesNothing: where the norm is not finite no rank
 // steps.
 func TestNonFiniteGradientChangesNothing(t *testing.T) {
-	cfg := config(t, "nano", "dp=1", func(c *train.Config) { c.Steps = 1 })
+	cfg := config(t, "nano", "dp=1", func(c *spec.Config) { c.Steps = 1 })
 	h := record(t, cfg)
 	before := contract.State{trace.Weight: captured(t, h, -1, trace.Weight), trace.MomentM: captured(t, h, -1, trace.MomentM), trace.MomentV: captured(t, h, -1, trace.MomentV)}
 	grad := captured(t, h, 0, trace.Grad)
 	for _, x := range []float64{math.NaN(), math.Inf(-1)} {
 		grad["model.norm.weight"][3] = float32(x)
-		after, err := bound.NewOracle(text).Update(h.Header.Spec, 0, before, grad)
+		after, err := bound.NewOracle(text).Update(specOf(t, h), 0, before, grad)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,22 +213,29 @@ func TestNonFiniteGradientChangesNothing(t *testing.T) {
 	}
 }
 
+// specOf is the configuration of a recorded run.
+func specOf(t *testing.T, h *trace.History) spec.Config {
+	t.Helper()
+	c, err := spec.Parse(h.Header.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // TestRefusals: what does not fit the spec is an error that names it, and so is
 // an answer whose bounds say nothing.
 func TestRefusals(t *testing.T) {
-	cfg := config(t, "nano", "dp=3", func(c *train.Config) { c.Steps = 1 })
+	cfg := config(t, "nano", "dp=3", func(c *spec.Config) { c.Steps = 1 })
 	h := record(t, cfg)
 	weights := captured(t, h, -1, trace.Weight)
-	respec := func(change func(c *train.Config)) json.RawMessage {
-		c, err := train.ParseSpec(h.Header.Spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+	respec := func(change func(c *spec.Config)) spec.Config {
+		c := specOf(t, h)
 		change(&c)
-		return c.Spec()
+		return c
 	}
-	other := func(string) (train.Text, error) {
-		return train.Text{Name: "default", Bytes: []byte("another text")}, nil
+	other := func(string) (data.Text, error) {
+		return data.Text{Name: "default", Bytes: []byte("another text")}, nil
 	}
 	short := map[string][]float32{}
 	for n, w := range weights {
@@ -237,35 +244,35 @@ func TestRefusals(t *testing.T) {
 	short["model.norm.weight"] = short["model.norm.weight"][1:]
 	for _, c := range []struct {
 		name    string
-		spec    []byte
+		spec    spec.Config
 		weights map[string][]float32
-		text    func(string) (train.Text, error)
+		text    func(string) (data.Text, error)
 		want    string
 	}{
-		{"no spec", []byte("{"), weights, text, "spec"},
-		{"another text", h.Header.Spec, weights, other, "hash"},
-		{"no text", h.Header.Spec, weights, func(string) (train.Text, error) { return train.Text{}, fmt.Errorf("gone") }, "gone"},
-		{"no weights", h.Header.Spec, nil, text, "model.embed_tokens.weight"},
-		{"short weights", h.Header.Spec, short, text, "model.norm.weight"},
-		{"tensor-parallel ring", respec(func(c *train.Config) { c.Plan.DP, c.Plan.TP, c.Plan.MicroBatches, c.Plan.Comm = 1, 4, 0, "ring" }), weights, text, "says nothing"},
+		{"no configuration", spec.Config{}, weights, text, "vocab"},
+		{"another text", specOf(t, h), weights, other, "hash"},
+		{"no text", specOf(t, h), weights, func(string) (data.Text, error) { return data.Text{}, fmt.Errorf("gone") }, "gone"},
+		{"no weights", specOf(t, h), nil, text, "model.embed_tokens.weight"},
+		{"short weights", specOf(t, h), short, text, "model.norm.weight"},
+		{"tensor-parallel ring", respec(func(c *spec.Config) { c.Plan.DP, c.Plan.TP, c.Plan.MicroBatches, c.Plan.Comm = 1, 4, 0, "ring" }), weights, text, "says nothing"},
 	} {
 		_, err := bound.NewOracle(c.text).Gradient(c.spec, 0, c.weights)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
 		}
 	}
-	if _, err := bound.NewOracle(text).Update(h.Header.Spec, 0, contract.State{}, weights); err == nil || !strings.Contains(err.Error(), "weight of model.embed_tokens.weight") {
+	if _, err := bound.NewOracle(text).Update(specOf(t, h), 0, contract.State{}, weights); err == nil || !strings.Contains(err.Error(), "weight of model.embed_tokens.weight") {
 		t.Errorf("update of no state: %v", err)
 	}
 }
 
 // TestAnswersFollowTheQuestion: the kept answer is not given to another question.
 func TestAnswersFollowTheQuestion(t *testing.T) {
-	cfg := config(t, "nano", "dp=1", func(c *train.Config) { c.Sequences = 4 })
+	cfg := config(t, "nano", "dp=1", func(c *spec.Config) { c.Sequences = 4 })
 	h, o := record(t, cfg), bound.NewOracle(text)
 	ask := func(step, weights int) float64 {
 		t.Helper()
-		g, err := o.Gradient(h.Header.Spec, step, captured(t, h, weights, trace.Weight))
+		g, err := o.Gradient(specOf(t, h), step, captured(t, h, weights, trace.Weight))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // captured is the largest model, in parameters, whose elements are recorded
@@ -18,8 +18,8 @@ const captured = 1 << 20
 // Preset is the named configuration for verification, with the options' seed
 // and text, and their steps or the given ones: everything is recorded, and a
 // difference between replicas does not end the run.
-func Preset(name string, o contract.Options, steps int) (train.Config, error) {
-	cfg, err := train.Preset(name)
+func Preset(name string, o contract.Options, steps int) (spec.Config, error) {
+	cfg, err := spec.Preset(name)
 	if err != nil {
 		return cfg, err
 	}
@@ -36,13 +36,13 @@ func Preset(name string, o contract.Options, steps int) (train.Config, error) {
 	if o.Text.Name != "" {
 		cfg.Text = o.Text.Name
 	}
-	cfg.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
 	return cfg, nil
 }
 
 // On is the configuration on a plan. A plan that does not promise the single
 // worker's bits is recorded with its elements.
-func On(cfg train.Config, p plan.Plan) train.Config {
+func On(cfg spec.Config, p plan.Plan) spec.Config {
 	cfg.Plan = p
 	cfg.Evidence.Capture = !p.Exact(cfg.Model)
 	return cfg
@@ -51,7 +51,7 @@ func On(cfg train.Config, p plan.Plan) train.Config {
 // Single is the configuration on one rank, the control of every plan: with its
 // elements recorded where the model is small. Activations are those of a
 // micro-batch, so a control that records them keeps the cut.
-func Single(cfg train.Config) train.Config {
+func Single(cfg spec.Config) spec.Config {
 	workers := cfg.Plan.Workers(cfg.Model)
 	single := plan.Plan{DP: 1}
 	if given := cfg.Plan.MicroBatches * max(1, cfg.Plan.DP); cfg.Evidence.Taps && given > workers {
@@ -64,7 +64,7 @@ func Single(cfg train.Config) train.Config {
 
 // Unsplit is the configuration on the plan's control, which has the whole model
 // on every rank.
-func Unsplit(cfg train.Config) train.Config {
+func Unsplit(cfg spec.Config) spec.Config {
 	whole := cfg.Plan.Unsplit(cfg.Model)
 	if whole.World() == 1 {
 		return Single(cfg)
@@ -78,7 +78,7 @@ func Unsplit(cfg train.Config) train.Config {
 }
 
 // Run trains cfg. Runs of one configuration on one text are done once.
-func Run(cfg train.Config, o contract.Options) contract.Run {
+func Run(cfg spec.Config, o contract.Options) contract.Run {
 	return contract.Run{Key: string(cfg.Spec()) + " on text " + o.Text.Hash(), Config: &cfg}
 }
 
@@ -106,11 +106,11 @@ func Plans(o contract.Options, otherwise ...string) ([]plan.Plan, error) {
 }
 
 // Name is a case's name: the configuration's and the plan's.
-func Name(cfg train.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
+func Name(cfg spec.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
 
 // Fit reports whether all plans of the options can run on a named configuration.
 func Fit(config string, o contract.Options) bool {
-	cfg, err := train.Preset(config)
+	cfg, err := spec.Preset(config)
 	if err != nil {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // workers is the largest number of logical workers of the named configurations.
@@ -27,7 +27,7 @@ func Foreign(o contract.Options) bool {
 
 // Exact lists those of the plans that fit a configuration and promise it the
 // single worker's bits.
-func Exact(cfg train.Config, plans []string) []plan.Plan {
+func Exact(cfg spec.Config, plans []string) []plan.Plan {
 	var out []plan.Plan
 	for _, s := range plans {
 		p, err := plan.Parse(s)

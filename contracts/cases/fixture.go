@@ -2,7 +2,7 @@ package cases
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // Fixture is a configuration and the plans that a contract runs on it by
@@ -11,8 +11,8 @@ type Fixture struct {
 	Config string
 	Steps  int
 	Plans  []string
-	Change func(*train.Config) // of the preset; nil for none
-	Suffix string              // of the case names, where the preset is changed
+	Change func(*spec.Config) // of the preset; nil for none
+	Suffix string             // of the case names, where the preset is changed
 }
 
 // Choose applies the options' configuration and plans to a contract's fixtures
@@ -37,7 +37,7 @@ func Choose(o contract.Options, fixtures func(level int) []Fixture, byConfig fun
 
 // WithUnsplit makes a case of every plan of the fixtures, beside its control
 // with the whole model on every rank. prepare changes each preset first; nil for nothing.
-func WithUnsplit(o contract.Options, fixtures []Fixture, prepare func(*train.Config)) []contract.Case {
+func WithUnsplit(o contract.Options, fixtures []Fixture, prepare func(*spec.Config)) []contract.Case {
 	var out []contract.Case
 	for _, f := range fixtures {
 		cfg, err := Preset(f.Config, o, f.Steps)
@@ -48,7 +48,7 @@ func WithUnsplit(o contract.Options, fixtures []Fixture, prepare func(*train.Con
 		if err != nil {
 			return []contract.Case{Broken("options", err)}
 		}
-		for _, change := range []func(*train.Config){prepare, f.Change} {
+		for _, change := range []func(*spec.Config){prepare, f.Change} {
 			if change != nil {
 				change(&cfg)
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -81,7 +83,7 @@ func choose(o contract.Options) []fixture {
 	}
 	var asked []fixture
 	for _, f := range all {
-		cfg, err := train.Preset(f.config)
+		cfg, err := spec.Preset(f.config)
 		if err != nil {
 			return all // a case says so
 		}
@@ -102,7 +104,7 @@ func choose(o contract.Options) []fixture {
 // resumption is a run that is interrupted: two configurations that differ in
 // their plans only.
 type resumption struct {
-	from, to train.Config
+	from, to spec.Config
 	skip     bool
 	// between may change the checkpoint of a step below root; resumed breaks the
 	// second run. Mutants have them.
@@ -161,7 +163,7 @@ func (x resumption) run(ctx context.Context, env contract.Env) (h *trace.History
 }
 
 // store makes the checkpoints of the first steps.
-func (x resumption) store(ctx context.Context, env contract.Env, text train.Text, root string) error {
+func (x resumption) store(ctx context.Context, env contract.Env, text data.Text, root string) error {
 	cfg, parts := x.from, env.Parts
 	cfg.Steps = stored
 	if x.skip {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -92,7 +93,7 @@ func damaged(o contract.Options, prepare func(dir string) error) contract.Case {
 		return cases.Broken("options", err)
 	}
 	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-	cfg.Plan, cfg.Evidence = plan.Plan{DP: 2, Zero: 3}, train.Evidence{}
+	cfg.Plan, cfg.Evidence = plan.Plan{DP: 2, Zero: 3}, spec.Evidence{}
 	return contract.Case{Name: damagedName, Clauses: []string{"C-CKPT-001.5"}, Runs: map[contract.Role]contract.Run{
 		contract.Test: {Do: func(ctx context.Context, env contract.Env) (*trace.History, error) {
 			return attempt(ctx, env, cfg, prepare)
@@ -103,7 +104,7 @@ const damagedName = "damaged checkpoints"
 
 // attempt resumes damaged copies of one checkpoint, and the checkpoint itself,
 // and records what came of each.
-func attempt(ctx context.Context, env contract.Env, cfg train.Config, prepare func(dir string) error) (h *trace.History, err error) {
+func attempt(ctx context.Context, env contract.Env, cfg spec.Config, prepare func(dir string) error) (h *trace.History, err error) {
 	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func attempt(ctx context.Context, env contract.Env, cfg train.Config, prepare fu
 }
 
 // goOn resumes one more step from the checkpoint in dir.
-func goOn(ctx context.Context, env contract.Env, cfg train.Config, dir string) error {
+func goOn(ctx context.Context, env contract.Env, cfg spec.Config, dir string) error {
 	c, err := checkpoint.Open(dir)
 	if err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // broken is a resumption that goes wrong: in the files, or in the run that goes
 // on from them.
-func broken(from string, skip bool, between func(root string, step int) error, resumed func(train.Config) fault.Fault) func(*contract.Case) {
+func broken(from string, skip bool, between func(root string, step int) error, resumed func(spec.Config) fault.Fault) func(*contract.Case) {
 	return func(c *contract.Case) {
 		r := c.Runs[contract.Test]
 		stores := cases.Exact(*r.Config, []string{from})
@@ -50,7 +50,7 @@ func mutants() []contract.Mutant {
 		return broken(from, skip, between, nil)
 	}
 	run := func(from string, f fault.Fault) func(*contract.Case) {
-		return broken(from, false, nil, func(train.Config) fault.Fault { return f })
+		return broken(from, false, nil, func(spec.Config) fault.Fault { return f })
 	}
 	const toStages, toTensor, toShards = "odd dp=4,zero=1,shard=balanced then dp=1,pp=3", "odd dp=1,pp=2 then dp=2,tp=2,zero=2", "nano dp=1,tp=2,pp=2 then dp=8,zero=1"
 	const skipping = "odd dp=2 then dp=4,zero=3 step 1 skipped"
@@ -64,7 +64,7 @@ func mutants() []contract.Mutant {
 			"the optimizer begins with moments of 0 (areal-project/AReaL#1468)"),
 		m("tied-head-not-restored", "2", toStages, run("dp=4,zero=1,shard=balanced", fault.InitialHead(2)),
 			"the last stage goes on with the initial weights of its tied head"),
-		m("schedule-begins-anew", "2", toShards, broken("tp=2,pp=2", false, nil, func(c train.Config) fault.Fault {
+		m("schedule-begins-anew", "2", toShards, broken("tp=2,pp=2", false, nil, func(c spec.Config) fault.Fault {
 			return fault.Rate(func(step int) float64 { return c.Optimizer.At(step - stored) })
 		}), "the learning-rate schedule begins anew while the step counter goes on"),
 

@@ -9,17 +9,18 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Spec is what a drill's history has in its header: it determines the drill.
 type Spec struct {
-	World     int            `json:"world"`
-	Algorithm comm.Algorithm `json:"algorithm"`
-	Seed      uint64         `json:"seed"`
-	Level     int            `json:"level"`   // of package drill
-	Repeats   int            `json:"repeats"` // how often the drill runs on the same communicators
+	World     int             `json:"world"`
+	Algorithm names.Algorithm `json:"algorithm"`
+	Seed      uint64          `json:"seed"`
+	Level     int             `json:"level"`   // of package drill
+	Repeats   int             `json:"repeats"` // how often the drill runs on the same communicators
 }
 
 // maxWorld and maxRepeats bound what a history may claim.
@@ -36,8 +37,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("drill repeated %d times: must be from 1 to %d", s.Repeats, maxRepeats)
 	case s.Level < 0 || s.Level > 2:
 		return fmt.Errorf("drill of level %d: must be from 0 to 2", s.Level)
-	case s.Algorithm != comm.Tree && s.Algorithm != comm.Ring && s.Algorithm != comm.Star:
-		return fmt.Errorf("drill of algorithm %q: known are %s, %s, %s", s.Algorithm, comm.Tree, comm.Ring, comm.Star)
+	case s.Algorithm != names.Tree && s.Algorithm != names.Ring && s.Algorithm != names.Star:
+		return fmt.Errorf("drill of algorithm %q: known are %s, %s, %s", s.Algorithm, names.Tree, names.Ring, names.Star)
 	}
 	return nil
 }
@@ -56,13 +57,13 @@ func list(o contract.Options) []contract.Case {
 	repeats := [...]int{2, 3, 10}[level-1]
 	var out []contract.Case
 	for _, a := range []struct {
-		algorithm comm.Algorithm
+		algorithm names.Algorithm
 		worlds    []int
-	}{{comm.Tree, []int{2, 3, 4, 5, 8}}, {comm.Ring, []int{3, 4}}, {comm.Star, []int{3, 4}}} {
+	}{{names.Tree, []int{2, 3, 4, 5, 8}}, {names.Ring, []int{3, 4}}, {names.Star, []int{3, 4}}} {
 		for _, n := range a.worlds {
 			s := Spec{World: n, Algorithm: a.algorithm, Seed: seed, Level: level - 1, Repeats: repeats}
 			cs := contract.Case{Name: fmt.Sprintf("%s of %d ranks", a.algorithm, n)}
-			if a.algorithm != comm.Tree {
+			if a.algorithm != names.Tree {
 				for _, c := range orderless {
 					cs.Clauses = append(cs.Clauses, "C-COMM-001."+c)
 				}
@@ -150,7 +151,7 @@ func (s Spec) open(env contract.Env) ([]end, error) {
 	for r := range ends {
 		ends[r].comm = comms[r]
 		if env.Parts.Comm != nil {
-			ends[r].comm = env.Parts.Comm(r, "world", comms[r])
+			ends[r].comm = env.Parts.Comm(r, names.World, comms[r])
 		}
 	}
 	return ends, nil
@@ -178,7 +179,7 @@ func (s Spec) mismatch(ctx context.Context, env contract.Env, logs []*trace.Log)
 				return
 			}
 			defer ends[r].backend.Free(buf)
-			e := trace.Event{Kind: trace.KindDrill, What: mismatch, Op: comm.OpAllReduce, Count: int64(n)}
+			e := trace.Event{Kind: trace.KindDrill, What: mismatch, Op: names.OpAllReduce, Count: int64(n)}
 			if err := ends[r].comm.AllReduce(ctx, kernels.Flat(buf), kernels.Sum); err != nil {
 				e.Text = err.Error()
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -101,7 +102,7 @@ func (d *drilled) each(p *contract.Pass, choose func(r drill.Record) bool) {
 	for rank := range d.records {
 		for i, all := range d.records[rank] {
 			for _, r := range all {
-				if !choose(r.Record) || (d.Algorithm != comm.Tree && ordered(r.Record)) {
+				if !choose(r.Record) || (d.Algorithm != names.Tree && ordered(r.Record)) {
 					continue
 				}
 				p.Expect(1)
@@ -123,7 +124,7 @@ func (d *drilled) each(p *contract.Pass, choose func(r drill.Record) bool) {
 // ordered reports whether the result depends on the order of the ranks: of
 // additions, and of equal maxima, +0 and -0.
 func ordered(r drill.Record) bool {
-	return r.Input == drill.Order && (r.Op == comm.OpAllReduce || r.Op == comm.OpReduceScatter)
+	return r.Input == drill.Order && (r.Op == names.OpAllReduce || r.Op == names.OpReduceScatter)
 }
 
 func finding(r drill.Record, repeat int, want kernels.Digest, err error) contract.Finding {
@@ -144,19 +145,19 @@ func text(d kernels.Digest) string {
 func describe(r drill.Record) string {
 	s := fmt.Sprintf("%s of %d elements on rank %d of group %v", r.Op, r.Count, r.Rank, r.Group)
 	switch r.Op {
-	case comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllReduceInt:
+	case names.OpAllReduce, names.OpReduceScatter, names.OpAllReduceInt:
 		s += fmt.Sprintf(", %s of %s inputs", r.Reduction, r.Input)
-	case comm.OpBroadcast:
+	case names.OpBroadcast:
 		s += fmt.Sprintf(", root %d", r.Peer)
-	case comm.OpSend:
+	case names.OpSend:
 		s += fmt.Sprintf(", to %d", r.Peer)
-	case comm.OpRecv:
+	case names.OpRecv:
 		s += fmt.Sprintf(", from %d", r.Peer)
 	}
 	if r.Bounds != nil {
 		s += fmt.Sprintf(", parts at %v", r.Bounds)
 	}
-	if (r.Op == comm.OpReduceScatter || r.Op == comm.OpAllGather) && r.InPlace {
+	if (r.Op == names.OpReduceScatter || r.Op == names.OpAllGather) && r.InPlace {
 		s += ", in place"
 	}
 	return s
@@ -186,14 +187,14 @@ func sized(p *contract.Pass) {
 // grouped is clause 4.
 func grouped(p *contract.Pass) {
 	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return len(r.Group) != d.World || r.Op == comm.OpBroadcast })
+		d.each(p, func(r drill.Record) bool { return len(r.Group) != d.World || r.Op == names.OpBroadcast })
 	}
 }
 
 // placed is clause 5.
 func placed(p *contract.Pass) {
 	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return r.Op == comm.OpReduceScatter || r.Op == comm.OpAllGather })
+		d.each(p, func(r drill.Record) bool { return r.Op == names.OpReduceScatter || r.Op == names.OpAllGather })
 	}
 }
 
@@ -285,7 +286,7 @@ func (d *drilled) agree(p *contract.Pass, repeat int) {
 // shared reports whether all ranks of the group get the same result.
 func shared(r drill.Record) bool {
 	switch r.Op {
-	case comm.OpAllReduce, comm.OpAllGather, comm.OpBroadcast, comm.OpAllReduceInt, comm.OpAllGatherBytes:
+	case names.OpAllReduce, names.OpAllGather, names.OpBroadcast, names.OpAllReduceInt, names.OpAllGatherBytes:
 		return true
 	}
 	return false

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/commc"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -37,7 +37,7 @@ func TestLessEvidenceIsInconclusive(t *testing.T) {
 		"all operations":         {func(e trace.Event) bool { return e.Kind == trace.KindDrill }, all},
 		"the second time":        {func(e trace.Event) bool { return e.Kind == trace.KindDrill && e.Step == 1 }, all},
 		"one operation early on": {func(e trace.Event) bool { seen++; return seen == 3 }, all},
-		"sends":                  {func(e trace.Event) bool { return e.Op == comm.OpSend }, all},
+		"sends":                  {func(e trace.Event) bool { return e.Op == names.OpSend }, all},
 		"refusals":               {func(e trace.Event) bool { return e.What == "mismatch" }, []string{"7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestEditedHistories(t *testing.T) {
 			return events
 		})
 	}
-	scatter := func(e trace.Event) bool { return e.Op == comm.OpReduceScatter && e.Step == 1 }
+	scatter := func(e trace.Event) bool { return e.Op == names.OpReduceScatter && e.Step == 1 }
 	contracttest.Want(t, c, edit(scatter, func(e *trace.Event) { e.Digest = &kernels.Digest{A: 1} }), contract.Violated, "1", "2", "3", "5", "6")
-	gather := func(e trace.Event) bool { return e.Op == comm.OpAllGatherBytes }
+	gather := func(e trace.Event) bool { return e.Op == names.OpAllGatherBytes }
 	contracttest.Want(t, c, edit(gather, func(e *trace.Event) { e.Text = "lost" }), contract.Violated, "1", "3")
 	refusal := func(e trace.Event) bool { return e.What == "mismatch" }
 	contracttest.Want(t, c, edit(refusal, func(e *trace.Event) { e.Text = "" }), contract.Violated, "7")

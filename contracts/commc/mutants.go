@@ -3,8 +3,8 @@ package commc
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // breaks decorates the communicators of a case's drill.
@@ -50,7 +50,7 @@ func mutants() []contract.Mutant {
 func reductions(world int) int {
 	n := 0
 	for _, r := range drill.Plan(world, 0, 1, 0) {
-		if r.Op == comm.OpAllReduce && len(r.Group) == world && r.Count > 0 {
+		if r.Op == names.OpAllReduce && len(r.Group) == world && r.Count > 0 {
 			n++
 		}
 	}

@@ -7,7 +7,9 @@ package contract
 import (
 	"context"
 
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -35,7 +37,7 @@ type Contract struct {
 	// Control is what a run of a configuration is judged against where no case
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.
-	Control func(train.Config) train.Config
+	Control func(spec.Config) spec.Config
 	// Cases lists what to run at a level (1 seconds, 2 minutes, 3 soak).
 	Cases func(Options) []Case
 	// Mutants are broken runs; each names the clause that must catch it.
@@ -51,7 +53,7 @@ type Options struct {
 	Seed    uint64
 	Steps   int
 	Backend string
-	Text    train.Text // the training text of cases that are not golden
+	Text    data.Text // the training text of cases that are not golden
 }
 
 // Clause is one checkable sentence of a contract.
@@ -98,7 +100,7 @@ type Run struct {
 	Alone bool
 	// Config is the training run; where Do makes the history, the configuration that
 	// it trains, nil for a run that is not training.
-	Config *train.Config
+	Config *spec.Config
 	// Parts decorates the run's parts (mutants); nil leaves them.
 	Parts func(*train.Parts)
 	// Do makes the history of a run that is not training (a drill), or not training
@@ -109,7 +111,7 @@ type Run struct {
 // Env is what a run needs of its surroundings.
 type Env struct {
 	Parts train.Parts // how backends and communicators are made
-	Text  func(name string) (train.Text, error)
+	Text  func(name string) (data.Text, error)
 }
 
 // Mutant is a broken run: Break changes a case's test run so that the clause it

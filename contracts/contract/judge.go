@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -33,15 +34,15 @@ type State map[string]map[string][]float32
 // Oracle answers what a step does at given weights. It is safe for concurrent
 // use.
 type Oracle interface {
-	// Gradient evaluates the step's gradient of the run that spec replays, at
+	// Gradient evaluates the step's gradient of the run of a validated cfg, at
 	// the recorded weights (by parameter name), in float64, with an elementwise
 	// bound on the error of any float32 evaluation of it. It may add the mean
 	// loss under trace.Loss.
-	Gradient(spec []byte, step int, weights map[string][]float32) (map[string]Bounded, error)
+	Gradient(cfg spec.Config, step int, weights map[string][]float32) (map[string]Bounded, error)
 	// Update is the state after the optimizer step that follows taken others,
 	// given the reduced gradient (by parameter name, before clipping). It
 	// changes none of its arguments.
-	Update(spec []byte, taken int, before State, grad map[string][]float32) (State, error)
+	Update(cfg spec.Config, taken int, before State, grad map[string][]float32) (State, error)
 }
 
 // Bounded is an exact value per element with the error bound that any float32

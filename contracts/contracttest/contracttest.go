@@ -43,7 +43,7 @@ func Options() contract.Options {
 
 // Oracle judges by the default text.
 func Oracle() contract.Oracle {
-	return bound.NewOracle(func(string) (train.Text, error) { return data.Default(), nil })
+	return bound.NewOracle(func(string) (data.Text, error) { return data.Default(), nil })
 }
 
 // Evidence runs a case; runs of equal keys are made once. An error of a run is
@@ -96,7 +96,7 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 		run.Parts(&parts)
 	}
 	if run.Do != nil {
-		return run.Do(t.Context(), contract.Env{Parts: parts, Text: func(string) (train.Text, error) { return data.Default(), nil }})
+		return run.Do(t.Context(), contract.Env{Parts: parts, Text: func(string) (data.Text, error) { return data.Default(), nil }})
 	}
 	out, err := train.Run(t.Context(), *run.Config, data.Default(), parts)
 	if out == nil {

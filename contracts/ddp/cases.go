@@ -3,7 +3,7 @@ package ddp
 import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // fixture is a configuration and the plans it runs by default.
@@ -111,7 +111,7 @@ func choose(o contract.Options) []fixture {
 
 // fits reports whether all plans that were asked for can run on the fixture.
 func fits(f fixture, o contract.Options) bool {
-	cfg, err := train.Preset(f.config)
+	cfg, err := spec.Preset(f.config)
 	if err != nil {
 		return false
 	}
@@ -125,7 +125,7 @@ func fits(f fixture, o contract.Options) bool {
 }
 
 // one is the case of a configuration with its plan.
-func one(cfg train.Config, o contract.Options, suffix string) contract.Case {
+func one(cfg spec.Config, o contract.Options, suffix string) contract.Case {
 	return contract.Case{Name: cases.Name(cfg) + suffix, Runs: map[contract.Role]contract.Run{
 		contract.Test:    cases.Run(cfg, o),
 		contract.Control: cases.Run(cases.Single(cfg), o),

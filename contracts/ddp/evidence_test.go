@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -139,8 +140,8 @@ func TestBoundsNeedElements(t *testing.T) {
 // boundless is an oracle whose bounds say nothing.
 type boundless struct{ contract.Oracle }
 
-func (b boundless) Gradient(spec []byte, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
-	exact, err := b.Oracle.Gradient(spec, step, weights)
+func (b boundless) Gradient(cfg spec.Config, step int, weights map[string][]float32) (map[string]contract.Bounded, error) {
+	exact, err := b.Oracle.Gradient(cfg, step, weights)
 	out := map[string]contract.Bounded{}
 	for name, x := range exact {
 		inf := make([]float64, len(x.Bound))
@@ -246,7 +247,7 @@ func on(rank int, change func(int, []trace.Event) []trace.Event) func(int, []tra
 
 func reduction(unit string) func(trace.Event) bool {
 	return func(e trace.Event) bool {
-		return e.Kind == trace.KindComm && e.Op == comm.OpAllReduce && e.Unit == unit
+		return e.Kind == trace.KindComm && e.Op == names.OpAllReduce && e.Unit == unit
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // breaks applies a fault to a case's test run. The result is never shared.
@@ -35,7 +36,7 @@ func mutants() []contract.Mutant {
 			"one rank of a stage's second slice receives a flipped bit: it differs from its data-parallel peer only, and nobody else holds those elements"),
 		m("own-learning-rate-of-a-stage", "2", "odd dp=2,pp=2", fault.LearningRate(3, 1.5),
 			"the last stage of one replica keeps another learning rate (horovod/horovod#1609)"),
-		m("stale-weights-after-gather", "2", "nano dp=2,tp=2,zero=1", fault.StaleSlice(3, 0, "all"),
+		m("stale-weights-after-gather", "2", "nano dp=2,tp=2,zero=1", fault.StaleSlice(3, 0, names.WholeVector),
 			"under ZeRO a rank keeps its peer's slice of the first step (hpcaitech/ColossalAI#2391)"),
 		m("shared-moments", "2", "nano dp=2", shareMoments(),
 			"two ranks' first moments lie in one memory: they are equal whatever the reduction does"),
@@ -55,7 +56,7 @@ func mutants() []contract.Mutant {
 			"the same on pipeline stages, each of which could overlap its own blocks"),
 		m("stage-not-reduced", "3", "nano dp=2,tp=2,pp=2", fault.SkipReduction(b(3), 1),
 			"one block of the last stage is never reduced over the data-parallel ranks (allenai/OLMo-core#319)"),
-		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", fault.OtherGroup("tp", b(1), 1),
+		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", fault.OtherGroup(names.TP, b(1), 1),
 			"one block's gradient is summed over the tensor-parallel ranks, whose slices are others, and not over the data-parallel ones"),
 		m("vector-reduced-twice", "3", "nano dp=2,tp=2,zero=1", fault.ReduceAgain(),
 			"under ZeRO every part is reduce-scattered twice (hpcaitech/ColossalAI#247)"),

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -21,13 +21,13 @@ func ordered(p *contract.Pass) {
 	}
 	all := map[communicator]issued{}
 	for rank := range r.Header.World {
-		found := map[int]map[string]int{} // by step and group
+		found := map[int]map[names.Axis]int{} // by step and group
 		for e := range r.Events(rank, trace.KindComm) {
-			if e.Op == comm.OpSend || e.Op == comm.OpRecv {
+			if e.Op == names.OpSend || e.Op == names.OpRecv {
 				continue // counted per pair of ranks
 			}
 			if found[e.Step] == nil {
-				found[e.Step] = map[string]int{}
+				found[e.Step] = map[names.Axis]int{}
 			}
 			found[e.Step][e.Group]++
 			found[e.Step][""]++ // in whatever group
@@ -53,7 +53,7 @@ func ordered(p *contract.Pass) {
 // broadcast per unit, unless every rank builds its own shard; in every step a sum
 // of token counts, the reductions of gradients and the sum of squares of the
 // norm; and, where tensors are split, two sums per block in each direction.
-func least(r *evidence.Run, rank, step int) map[string]int {
+func least(r *evidence.Run, rank, step int) map[names.Axis]int {
 	plan, units, blocks := &r.Config.Plan, 0, 0
 	for _, l := range r.Layouts(rank) {
 		blocks += l.Part.Layers.Len()
@@ -67,19 +67,19 @@ func least(r *evidence.Run, rank, step int) map[string]int {
 		if plan.Zero == 3 {
 			units = 0
 		}
-		return map[string]int{"dp": units}
+		return map[names.Axis]int{names.DP: units}
 	}
 	reductions := 0
 	for _, o := range due(r, rank) {
 		reductions += len(o.elements)
 	}
-	out := map[string]int{"dp": reductions + 1, "world": 1}
+	out := map[names.Axis]int{names.DP: reductions + 1, names.World: 1}
 	if r.Header.World == plan.DP {
 		// One group may serve for both: a trainer need not have two.
-		out = map[string]int{"": reductions + 2}
+		out = map[names.Axis]int{"": reductions + 2}
 	}
 	if plan.TP > 1 {
-		out["tp"] = 4 * blocks * plan.MicroBatches
+		out[names.TP] = 4 * blocks * plan.MicroBatches
 	}
 	return out
 }
@@ -87,8 +87,9 @@ func least(r *evidence.Run, rank, step int) map[string]int {
 // communicator names one communicator: a group with its ranks may have a second
 // one, for operations beside the computation, which counts by itself.
 type communicator struct {
-	group, ranks string
-	overlap      bool
+	group   names.Axis
+	ranks   string
+	overlap bool
 }
 
 func (c communicator) String() string {

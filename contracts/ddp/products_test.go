@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/ddp"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
@@ -112,7 +113,7 @@ func TestLessEvidenceOfProducts(t *testing.T) {
 		{"odd", "dp=2,tp=2,pp=2", "changes", of(1, last(trace.KindChanged)), "6"},
 		{"odd", "dp=2,tp=2,pp=2", "unmoved", of(1, kind(trace.KindUnmoved)), "6"},
 		{"odd", "dp=2,tp=2,pp=2", "collectives", last(trace.KindComm), "3 5"},
-		{"odd", "dp=2,tp=2,pp=2", "tensor-parallel collectives", func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Group == "tp" }, "5"},
+		{"odd", "dp=2,tp=2,pp=2", "tensor-parallel collectives", func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Group == names.TP }, "5"},
 		{"odd", "dp=2,tp=2,zero=2", "shares of changes", of(1, last(trace.KindChanged)), "6"},
 		{"odd", "dp=2,tp=2,zero=2", "shares of moments", of(1, what(trace.KindDigest, trace.MomentM)), "4 7"},
 		{"odd", "dp=4,zero=3", "gathers", of(2, kind(trace.KindGather)), "1 2"},
@@ -159,7 +160,7 @@ func TestEditedProducts(t *testing.T) {
 			// Numbers and sizes fit; only the communicators do not.
 			for i, a := range events {
 				for j, b := range events {
-					if a.Kind == trace.KindComm && b.Kind == trace.KindComm && a.Group == "dp" && b.Group == "dp" && a.Seq == b.Seq && a.Overlap && !b.Overlap {
+					if a.Kind == trace.KindComm && b.Kind == trace.KindComm && a.Group == names.DP && b.Group == names.DP && a.Seq == b.Seq && a.Overlap && !b.Overlap {
 						events[i].Overlap, events[j].Overlap = false, true
 						return events
 					}
@@ -167,7 +168,7 @@ func TestEditedProducts(t *testing.T) {
 			}
 			return events
 		})},
-		{"size of one tensor-parallel sum", "dp=2,tp=2,pp=2", "5", on(3, each(comms(func(e trace.Event) bool { return e.Group == "tp" && e.Unit == "block.3" }), func(e *trace.Event) { e.Count++ }))},
+		{"size of one tensor-parallel sum", "dp=2,tp=2,pp=2", "5", on(3, each(comms(func(e trace.Event) bool { return e.Group == names.TP && e.Unit == "block.3" }), func(e *trace.Event) { e.Count++ }))},
 		{"a slice that changes elsewhere", "dp=2,tp=2,pp=2", "6", on(5, each(kind(trace.KindChanged), digest))},
 		{"a slice and its replica that change elsewhere", "dp=2,tp=2,pp=2", "6", func(rank int, events []trace.Event) []trace.Event {
 			if rank%4 != 1 {

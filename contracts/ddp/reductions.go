@@ -6,8 +6,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -38,9 +38,6 @@ type operation struct {
 	elements []int64 // ascending
 }
 
-// wholeVector labels what stage 1 reduces in one operation.
-const wholeVector = "all"
-
 // due lists the reductions of a rank in a step. Without ZeRO, and in stage 1
 // with an owner per block, each unit's partial sum is all-reduced; stage 1 by
 // elements reduce-scatters the whole vector, and a tied head's gradient beside
@@ -52,25 +49,25 @@ func due(r *evidence.Run, rank int) []operation {
 	for _, l := range r.Layouts(rank) {
 		switch {
 		case p.Zero == 1 && p.Shard == plan.ShardFlat:
-			d.add(comm.OpReduceScatter, wholeVector, l.Owned, 1)
+			d.add(names.OpReduceScatter, names.WholeVector, l.Owned, 1)
 			if l.Grads > l.Owned {
-				d.add(comm.OpReduceScatter, model.HeadUnit, l.Grads-l.Owned, 1)
+				d.add(names.OpReduceScatter, model.HeadUnit, l.Grads-l.Owned, 1)
 			}
 		case p.Zero < 2:
 			for _, u := range l.Units {
-				d.add(comm.OpAllReduce, u.Name, u.Len(), 1)
+				d.add(names.OpAllReduce, u.Name, u.Len(), 1)
 			}
 		case p.Shard == plan.ShardTensors:
 			for _, x := range l.Params {
 				if name := l.Units[x.Unit].Name; name == model.HeadUnit {
-					d.add(comm.OpReduceScatter, name, x.Len(), rounds)
+					d.add(names.OpReduceScatter, name, x.Len(), rounds)
 				} else {
-					d.add(comm.OpReduceScatter, x.Name, x.Len(), rounds)
+					d.add(names.OpReduceScatter, x.Name, x.Len(), rounds)
 				}
 			}
 		default:
 			for _, u := range l.Units {
-				d.add(comm.OpReduceScatter, u.Name, u.Len(), rounds)
+				d.add(names.OpReduceScatter, u.Name, u.Len(), rounds)
 			}
 		}
 	}
@@ -101,7 +98,7 @@ func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 	found, steps := map[key][]trace.Event{}, map[int]bool{}
 	operations := due(r, rank)
 	for e := range r.Events(rank, trace.KindComm) {
-		if e.Group == "dp" && (e.Op == comm.OpAllReduce || e.Op == comm.OpReduceScatter) &&
+		if e.Group == names.DP && (e.Op == names.OpAllReduce || e.Op == names.OpReduceScatter) &&
 			slices.ContainsFunc(operations, func(o operation) bool { return o.label == e.Unit }) {
 			found[key{e.Step, e.Unit}] = append(found[key{e.Step, e.Unit}], e)
 			steps[e.Step] = true
@@ -129,7 +126,7 @@ func ended(r *evidence.Run, rank, step int) bool {
 
 // judge checks who took part in each operation and how much it moved.
 func (o *operation) judge(p *contract.Pass, r *evidence.Run, rank int, ops []trace.Event) {
-	group := r.Config.Plan.Dims().Group(rank, "dp")
+	group := r.Config.Plan.Dims().Group(rank, names.DP)
 	var moved []int64
 	for _, e := range ops {
 		moved = append(moved, e.Count)

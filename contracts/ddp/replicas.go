@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -74,7 +75,7 @@ func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []e
 	for _, group := range r.Groups() {
 		copies := map[int]trace.Event{}
 		for _, h := range held {
-			if r.Config.Plan.Dims().Group(h.Rank, "dp")[0] != group[0] {
+			if r.Config.Plan.Dims().Group(h.Rank, names.DP)[0] != group[0] {
 				continue
 			}
 			p.Expect(1)
@@ -93,7 +94,7 @@ func gathered(p *contract.Pass, r *evidence.Run, step int) {
 	first := map[string]map[int]trace.Event{} // by unit and rank
 	for rank := range r.Header.World {
 		for e := range r.Events(rank, trace.KindGather) {
-			if e.Step != step+1 || e.What != "use" || e.Digest == nil {
+			if e.Step != step+1 || e.What != names.Use || e.Digest == nil {
 				continue
 			}
 			if first[e.Unit] == nil {

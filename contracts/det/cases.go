@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
@@ -44,7 +45,7 @@ func steps(level int) int {
 }
 
 // again runs a plan twice, and once with another seed.
-func again(cfg train.Config, o contract.Options) contract.Case {
+func again(cfg spec.Config, o contract.Options) contract.Case {
 	cfg = cases.On(cfg, parallel(cfg, o)[0])
 	second := cases.Run(cfg, o)
 	second.Key += " again"
@@ -61,7 +62,7 @@ func again(cfg train.Config, o contract.Options) contract.Case {
 // parallel lists the plans to compare with one rank: those of the options that
 // promise its bits, else all data-parallel sizes that divide the groups, and
 // what fits of products with tensor and pipeline parallelism and ZeRO.
-func parallel(cfg train.Config, o contract.Options) []plan.Plan {
+func parallel(cfg spec.Config, o contract.Options) []plan.Plan {
 	var out []plan.Plan
 	asked, _ := cases.Plans(o) // the options were checked
 	for _, p := range asked {
@@ -92,7 +93,7 @@ func parallel(cfg train.Config, o contract.Options) []plan.Plan {
 
 // plans runs one configuration on one rank, on parallel plans, and on one
 // thread.
-func plans(cfg train.Config, o contract.Options) contract.Case {
+func plans(cfg spec.Config, o contract.Options) contract.Case {
 	one := cases.Single(cfg)
 	c := contract.Case{Name: cfg.Model.Name + " on plans", Clauses: []string{"C-DET-001.4"}, Runs: map[contract.Role]contract.Run{
 		contract.Test: cases.Run(one, o),
@@ -106,7 +107,7 @@ func plans(cfg train.Config, o contract.Options) contract.Case {
 
 // onOneThread trains cfg while the process runs Go code on one thread. The
 // number of threads belongs to the process: such a run must be alone.
-func onOneThread(cfg train.Config) func(context.Context, contract.Env) (*trace.History, error) {
+func onOneThread(cfg spec.Config) func(context.Context, contract.Env) (*trace.History, error) {
 	return func(ctx context.Context, env contract.Env) (*trace.History, error) {
 		text, err := env.Text(cfg.Text)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 )
 
@@ -151,8 +151,8 @@ func other(p *contract.Pass) {
 	}
 	for step := range a.Config.Steps {
 		p.Expect(1)
-		x, err1 := train.FingerprintAt(a.History, step)
-		y, err2 := train.FingerprintAt(b.History, step)
+		x, err1 := spec.FingerprintAt(a.History, step)
+		y, err2 := spec.FingerprintAt(b.History, step)
 		if err1 != nil || err2 != nil {
 			continue
 		}
@@ -201,7 +201,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 					Message: "the gradient is clipped in another step than in the golden run"})
 			}
 		}
-		f, err := train.FingerprintAt(r.History, step)
+		f, err := spec.FingerprintAt(r.History, step)
 		if err != nil {
 			p.Doubt("%v", err)
 			return
@@ -216,7 +216,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 }
 
 // differing names the parts of a fingerprint that differ.
-func differing(a, b train.Fingerprint) string {
+func differing(a, b spec.Fingerprint) string {
 	var out []string
 	if a.Loss != b.Loss {
 		out = append(out, "loss")
@@ -255,8 +255,8 @@ func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
 	}
 	for step := range a.Config.Steps {
 		p.Expect(1)
-		x, err1 := train.FingerprintAt(a.History, step)
-		y, err2 := train.FingerprintAt(b.History, step)
+		x, err1 := spec.FingerprintAt(a.History, step)
+		y, err2 := spec.FingerprintAt(b.History, step)
 		if err1 != nil || err2 != nil {
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/det"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 func one(t *testing.T, name string) contract.Evidence {
@@ -63,9 +63,9 @@ func TestGoldensAreOfOneTask(t *testing.T) {
 		change(&x.Histories[contract.Test].Header)
 		return x
 	}
-	spec := func(change func(c *train.Config)) contract.Evidence {
+	respec := func(change func(c *spec.Config)) contract.Evidence {
 		return header(func(h *trace.Header) {
-			cfg, err := train.ParseSpec(h.Spec)
+			cfg, err := spec.Parse(h.Spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,10 +75,10 @@ func TestGoldensAreOfOneTask(t *testing.T) {
 	}
 	for name, x := range map[string]contract.Evidence{
 		"another arithmetic":  header(func(h *trace.Header) { h.Arithmetic++ }),
-		"another text":        spec(func(c *train.Config) { c.TextHash = "0" }),
-		"another seed":        spec(func(c *train.Config) { c.Seed++ }),
-		"another clip":        spec(func(c *train.Config) { c.Optimizer.Clip *= 2 }),
-		"more steps than ran": spec(func(c *train.Config) { c.Steps = 3 }),
+		"another text":        respec(func(c *spec.Config) { c.TextHash = "0" }),
+		"another seed":        respec(func(c *spec.Config) { c.Seed++ }),
+		"another clip":        respec(func(c *spec.Config) { c.Optimizer.Clip *= 2 }),
+		"more steps than ran": respec(func(c *spec.Config) { c.Steps = 3 }),
 		"no losses":           contracttest.Without(e, contract.Test, func(e trace.Event) bool { return e.What == trace.Loss }),
 	} {
 		t.Run(name, func(t *testing.T) { contracttest.Want(t, c, x, contract.Inconclusive, "3") })
@@ -105,13 +105,13 @@ func TestSchedulesAreOfOneRun(t *testing.T) {
 	contracttest.Want(t, c, e, contract.Held, "5")
 	contracttest.Want(t, c, contracttest.WithoutRank(e, contract.Test, 1), contract.Inconclusive, "5")
 	contracttest.Want(t, c, contracttest.Without(e, contract.Test, func(e trace.Event) bool { return e.What == trace.LR && e.Step == 9 }), contract.Inconclusive, "5")
-	for name, change := range map[string]func(*train.Config){
-		"another horizon": func(c *train.Config) { c.Optimizer.Horizon++ },
-		"fewer steps":     func(c *train.Config) { c.Steps-- },
+	for name, change := range map[string]func(*spec.Config){
+		"another horizon": func(c *spec.Config) { c.Optimizer.Horizon++ },
+		"fewer steps":     func(c *spec.Config) { c.Steps-- },
 	} {
 		x := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
 		h := &x.Histories[contract.Test].Header
-		cfg, err := train.ParseSpec(h.Spec)
+		cfg, err := spec.Parse(h.Spec)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -32,10 +32,10 @@ func mutants() []contract.Mutant {
 		{ID: "schedule-twice-as-fast", Clause: "C-DET-001.5", On: schedulePrefix + "warmup-cosine", Break: breaks(contract.Test, fault.Schedule(2)),
 			Says: "the schedule moves once per rank instead of once per step (huggingface/transformers#24088)"},
 		{ID: "horizon-counted-from-warm-up", Clause: "C-DET-001.5", On: schedulePrefix + "warmup-cosine-floor", Break: breaks(contract.Test,
-			fault.Config(func(_ int, c *train.Config) { c.Optimizer.Horizon += c.Optimizer.Warmup })),
+			fault.Config(func(_ int, c *spec.Config) { c.Optimizer.Horizon += c.Optimizer.Warmup })),
 			Says: "the cosine is as long as the horizon and begins after the warm-up: right until then"},
 		{ID: "floor-forgotten", Clause: "C-DET-001.5", On: schedulePrefix + "cosine", Break: breaks(contract.Test,
-			fault.Config(func(_ int, c *train.Config) { c.Optimizer.MinLR = 0 })),
+			fault.Config(func(_ int, c *spec.Config) { c.Optimizer.MinLR = 0 })),
 			Says: "the cosine ends at 0 instead of the smallest learning rate"},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 )
 
@@ -28,7 +28,7 @@ func schedules(o contract.Options) []contract.Case {
 			return []contract.Case{cases.Broken("schedules", err)}
 		}
 		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, train.Evidence{}
+		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, spec.Evidence{}
 		out = append(out, contract.Case{
 			Name: schedulePrefix + v.Name, Clauses: []string{"C-DET-001.5"},
 			Runs: map[contract.Role]contract.Run{contract.Test: cases.Run(cfg, own)},

@@ -3,7 +3,7 @@ package evidence
 import (
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -41,8 +41,8 @@ func (r *Run) changes(held []Holding, kind trace.Kind, step int) []Copy {
 // digest of state, shared out likewise, tells how much of the slice those ranks
 // have that recorded one.
 func (r *Run) shared(held []Holding, kind trace.Kind, step int, state string) []Copy {
-	joined, elements := map[mesh.Coord]*Copy{}, map[mesh.Coord]int64{}
-	var order []mesh.Coord
+	joined, elements := map[names.Coord]*Copy{}, map[names.Coord]int64{}
+	var order []names.Coord
 	for _, c := range r.changes(held, kind, step) {
 		at := c.At
 		at.DP = 0

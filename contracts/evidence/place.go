@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -15,7 +16,7 @@ func (r *Run) Groups() [][]int {
 	var out [][]int
 	for rank := range r.Header.World {
 		if r.At(rank).DP == 0 {
-			out = append(out, r.Config.Plan.Dims().Group(rank, "dp"))
+			out = append(out, r.Config.Plan.Dims().Group(rank, names.DP))
 		}
 	}
 	return out

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // Tensor is a tensor that digests are about.
@@ -23,7 +23,7 @@ type Tensor struct {
 // Run is a training history with what its spec implies.
 type Run struct {
 	*trace.History
-	Config train.Config
+	Config spec.Config
 	// Params are the parameters in layout order; Sources those whose gradient
 	// every logical worker computes: a tied head is a source beside the
 	// embedding.
@@ -63,7 +63,7 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 
 // New indexes a training history.
 func New(h *trace.History) (*Run, error) {
-	cfg, err := train.ParseSpec(h.Header.Spec)
+	cfg, err := spec.Parse(h.Header.Spec)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -14,7 +14,7 @@ import (
 // Holding is a parameter, or the slice of it, that the plan gives to one rank.
 type Holding struct {
 	Rank  int
-	At    mesh.Coord
+	At    names.Coord
 	Param model.Param
 	Unit  string
 }
@@ -39,7 +39,7 @@ func (r *Run) Held() map[string][]Holding {
 }
 
 // At is a rank's place on the axes of the plan.
-func (r *Run) At(rank int) mesh.Coord { return r.Config.Plan.Dims().Coord(rank) }
+func (r *Run) At(rank int) names.Coord { return r.Config.Plan.Dims().Coord(rank) }
 
 // Copy is what ranks recorded of one slice of a tensor: one rank's copy, or,
 // where data-parallel ranks share it out, their shares together.
@@ -56,7 +56,7 @@ func (c Copy) Complete() bool { return c.Event.Count == int64(c.Param.Len()) }
 // worker as in Digest.
 func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
 	var out []Copy
-	shares := map[mesh.Coord]int{} // place in out, by coordinates without DP
+	shares := map[names.Coord]int{} // place in out, by coordinates without DP
 	for _, h := range held {
 		e, ok := r.Digest(h.Rank, step, what, h.Param.Name, worker)
 		if !ok {

@@ -5,15 +5,15 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // spread is a run of the fixture odd that recorded nothing yet.
 func spread(t *testing.T, p string) *evidence.Run {
 	t.Helper()
-	cfg, err := train.Preset("odd")
+	cfg, err := spec.Preset("odd")
 	if err == nil {
 		cfg.Plan, err = plan.Parse(p)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -47,7 +48,7 @@ func Load(root string, step int) (*Stored, error) {
 
 // each calls f for every tensor that the checkpoint of the manifest's run holds.
 func (s *Stored) each(f func(what string, p *model.Param, r checkpoint.Rect) error) error {
-	cfg, err := train.ParseSpec(s.Manifest.Spec)
+	cfg, err := spec.Parse(s.Manifest.Spec)
 	if err != nil {
 		return err
 	}

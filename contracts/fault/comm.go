@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -129,16 +130,13 @@ func Unbroadcast() Fault {
 	}
 }
 
-// tokens labels the sum of the token counts.
-const tokens = "tokens"
-
 // MeanOfMeans gives every rank size times its own token count instead of the
 // sum over ranks: each rank then weighs its own mean by 1/size.
 func MeanOfMeans() Fault {
 	return func(p *train.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {
-				if comm.LabelOf(ctx).Tensor != tokens {
+				if comm.LabelOf(ctx).Tensor != names.Tokens {
 					return c.AllReduceInt(ctx, x, op)
 				}
 				own := x[0]

@@ -11,7 +11,9 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -31,11 +33,11 @@ func All(faults ...Fault) Fault {
 // onComm decorates every rank's data-parallel communicators and its world.
 func onComm(p *train.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
 	before := p.Comm
-	p.Comm = func(rank int, group string, c comm.Communicator) comm.Communicator {
+	p.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
 		if before != nil {
 			c = before(rank, group, c)
 		}
-		if group != "dp" && group != "world" {
+		if group != names.DP && group != names.World {
 			return c
 		}
 		return decorate(rank, c)
@@ -77,10 +79,10 @@ func onSource(p *train.Parts, decorate func(rank int, s train.Source) train.Sour
 }
 
 // Config changes what a rank believes the configuration to be.
-func Config(change func(rank int, c *train.Config)) Fault {
+func Config(change func(rank int, c *spec.Config)) Fault {
 	return func(p *train.Parts) {
 		before := p.Config
-		p.Config = func(rank int, c train.Config) train.Config {
+		p.Config = func(rank int, c spec.Config) spec.Config {
 			if before != nil {
 				c = before(rank, c)
 			}
@@ -92,18 +94,18 @@ func Config(change func(rank int, c *train.Config)) Fault {
 
 // Seed gives every rank a seed of its own: seed + rank.
 func Seed() Fault {
-	return Config(func(rank int, c *train.Config) { c.Seed += uint64(rank) })
+	return Config(func(rank int, c *spec.Config) { c.Seed += uint64(rank) })
 }
 
 // FixedSeed makes every rank ignore the seed it was given.
 func FixedSeed(seed uint64) Fault {
-	return Config(func(_ int, c *train.Config) { c.Seed = seed })
+	return Config(func(_ int, c *spec.Config) { c.Seed = seed })
 }
 
 // LearningRate multiplies one rank's learning rate (of all ranks, if rank is
 // negative).
 func LearningRate(rank int, factor float64) Fault {
-	return Config(func(r int, c *train.Config) {
+	return Config(func(r int, c *spec.Config) {
 		if rank < 0 || r == rank {
 			c.Optimizer.LR *= factor
 		}
@@ -112,7 +114,7 @@ func LearningRate(rank int, factor float64) Fault {
 
 // Schedule advances the learning-rate schedule times as fast on all ranks.
 func Schedule(times int) Fault {
-	return Config(func(_ int, c *train.Config) {
+	return Config(func(_ int, c *spec.Config) {
 		c.Optimizer.Warmup /= times
 		c.Optimizer.Horizon /= times
 	})

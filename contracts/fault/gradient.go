@@ -6,10 +6,11 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -30,12 +31,12 @@ func onUpdater(p *train.Parts, decorate func(rank int, u parallel.Updater) paral
 // projection's in the first block, of one logical worker in one step, on the rank
 // that computes it under the plan of c (the first slice of it). A worker that has
 // no sequences, or is none, stands for the last one that has.
-func Plant(c train.Config, step, worker int, value float32) Fault {
+func Plant(c spec.Config, step, worker int, value float32) Fault {
 	a := aim{target: target{step, min(worker, c.Plan.Workers(c.Model)-1, c.Sequences-1), firstBlock}}
 	at := 0
 	for dp := range max(1, c.Plan.DP) {
 		if slices.Contains(c.Plan.RankWorkers(c.Model, dp), a.worker) {
-			at = c.Plan.Dims().Rank(mesh.Coord{DP: dp})
+			at = c.Plan.Dims().Rank(names.Coord{DP: dp})
 		}
 	}
 	return func(p *train.Parts) {
@@ -110,7 +111,7 @@ func (p *planting) MatMulTN(c, a, b kernels.Tensor) {
 // onNorm follows the sum of squares over all ranks: change gets what a rank
 // holds of it, before or after the sum.
 func onNorm(p *train.Parts, before, after func(rank int, c comm.Communicator, ctx context.Context, x []uint64) error) {
-	onGroup(p, "world", func(rank int, c comm.Communicator) comm.Communicator {
+	onGroup(p, names.World, func(rank int, c comm.Communicator) comm.Communicator {
 		return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {
 			norm := comm.LabelOf(ctx).Tensor == trace.Norm
 			if norm && before != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -13,12 +14,12 @@ import (
 
 // OtherGroup reduces a unit's gradient of one step over the ranks of another
 // group ("tp") than the data-parallel one, on all ranks.
-func OtherGroup(group, unit string, step int) Fault {
+func OtherGroup(group names.Axis, unit string, step int) Fault {
 	return func(p *train.Parts) {
 		var mu sync.Mutex
 		others := map[int]comm.Communicator{} // by rank: the operation must not meet the group's own
 		before := p.Comm
-		p.Comm = func(rank int, g string, c comm.Communicator) comm.Communicator {
+		p.Comm = func(rank int, g names.Axis, c comm.Communicator) comm.Communicator {
 			if before != nil {
 				c = before(rank, g, c)
 			}

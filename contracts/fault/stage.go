@@ -7,7 +7,9 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -15,7 +17,7 @@ import (
 // Layers makes one rank believe in another number of layers, by which it takes
 // other ones than the plan gives it.
 func Layers(rank, layers int) Fault {
-	return Config(func(r int, c *train.Config) {
+	return Config(func(r int, c *spec.Config) {
 		if r == rank {
 			c.Model.Layers = layers
 		}
@@ -47,7 +49,7 @@ func (p *piped) Recv(ctx context.Context, x kernels.Tensor, from int) error {
 // receivers keep what is in their buffers.
 func SkipMessages(label string) Fault {
 	return func(p *train.Parts) {
-		onGroup(p, "pp", func(_ int, c comm.Communicator) comm.Communicator {
+		onGroup(p, names.PP, func(_ int, c comm.Communicator) comm.Communicator {
 			skip := func(next func(context.Context, kernels.Tensor, int) error) func(context.Context, kernels.Tensor, int) error {
 				return func(ctx context.Context, x kernels.Tensor, peer int) error {
 					if comm.LabelOf(ctx).Tensor == label {
@@ -66,7 +68,7 @@ func SkipMessages(label string) Fault {
 func SwapMessages(rank, n int) Fault {
 	return func(p *train.Parts) {
 		memory := watch(p)
-		onGroup(p, "pp", func(r int, c comm.Communicator) comm.Communicator {
+		onGroup(p, names.PP, func(r int, c comm.Communicator) comm.Communicator {
 			if r != rank {
 				return c
 			}
@@ -108,7 +110,7 @@ func (b *backends) lend(rank int, v []float32, f func(kernels.Tensor) error) err
 func StaleReceive(rank int) Fault {
 	return func(p *train.Parts) {
 		memory := watch(p)
-		onGroup(p, "pp", func(r int, c comm.Communicator) comm.Communicator {
+		onGroup(p, names.PP, func(r int, c comm.Communicator) comm.Communicator {
 			if r != rank {
 				return c
 			}
@@ -149,7 +151,7 @@ func FixedShape(sequences, elements int) Fault {
 				return seqs, ids
 			})
 		})
-		onGroup(p, "pp", func(r int, c comm.Communicator) comm.Communicator {
+		onGroup(p, names.PP, func(r int, c comm.Communicator) comm.Communicator {
 			return padded(c, func() kernels.Backend { return memory.of(r) }, elements)
 		})
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // onGroup decorates every rank's communicators of one group.
-func onGroup(p *train.Parts, group string, decorate func(rank int, c comm.Communicator) comm.Communicator) {
+func onGroup(p *train.Parts, group names.Axis, decorate func(rank int, c comm.Communicator) comm.Communicator) {
 	before := p.Comm
-	p.Comm = func(rank int, g string, c comm.Communicator) comm.Communicator {
+	p.Comm = func(rank int, g names.Axis, c comm.Communicator) comm.Communicator {
 		if before != nil {
 			c = before(rank, g, c)
 		}
@@ -34,7 +35,7 @@ const (
 // onBlockSum replaces one of a block's four all-reduces over the
 // tensor-parallel ranks, in every micro-batch; there must be one stage.
 func onBlockSum(p *train.Parts, unit string, place int, f func(c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error) {
-	onGroup(p, "tp", func(_ int, c comm.Communicator) comm.Communicator {
+	onGroup(p, names.TP, func(_ int, c comm.Communicator) comm.Communicator {
 		seen := occurrences{}
 		return &hooked{Communicator: c, allReduce: func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			if u, n := seen.step(ctx); u == unit && n%blockSums == place {
@@ -67,7 +68,7 @@ func ExtraReduction(unit string, place int) Fault {
 }
 
 // SkipGroup swallows every all-reduce of a group.
-func SkipGroup(group string) Fault {
+func SkipGroup(group names.Axis) Fault {
 	return func(p *train.Parts) {
 		onGroup(p, group, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, allReduce: func(context.Context, kernels.Tensor, kernels.Op) error { return nil }}

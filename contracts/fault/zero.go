@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -117,11 +118,11 @@ func GatherTwice(unit string) Fault {
 func LocalNorm() Fault {
 	return func(p *train.Parts) {
 		before := p.Comm
-		p.Comm = func(rank int, group string, c comm.Communicator) comm.Communicator {
+		p.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
 			if before != nil {
 				c = before(rank, group, c)
 			}
-			if group != "world" {
+			if group != names.World {
 				return c
 			}
 			return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {

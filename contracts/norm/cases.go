@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // fixture is a configuration and the plans it runs by default.
@@ -68,7 +68,7 @@ func choose(o contract.Options) []fixture {
 	}
 	var asked []fixture
 	for _, f := range all {
-		cfg, err := train.Preset(f.config)
+		cfg, err := spec.Preset(f.config)
 		if err == nil && len(cases.Exact(cfg, o.Plans)) > 0 {
 			asked = append(asked, fixture{f.config, f.steps, o.Plans})
 		}
@@ -81,7 +81,7 @@ func choose(o contract.Options) []fixture {
 
 // one is the case of a configuration with its plan: the run and its control
 // meet the same infinities.
-func one(cfg train.Config, o contract.Options) contract.Case {
+func one(cfg spec.Config, o contract.Options) contract.Case {
 	single := cases.Single(cfg)
 	return contract.Case{
 		Name: fmt.Sprintf("%s step %d skipped", cases.Name(cfg), skipped),
@@ -92,7 +92,7 @@ func one(cfg train.Config, o contract.Options) contract.Case {
 }
 
 // planted is a run with infinities planted.
-func planted(cfg train.Config, o contract.Options) contract.Run {
+func planted(cfg spec.Config, o contract.Options) contract.Run {
 	r := cases.Run(cfg, o)
 	r.Key += " with infinities"
 	r.Parts = infinities(cfg, float32(math.Inf(1)))
@@ -101,6 +101,6 @@ func planted(cfg train.Config, o contract.Options) contract.Run {
 
 // infinities plants a value in the first block's gradient, in the steps to be
 // skipped.
-func infinities(cfg train.Config, value float32) fault.Fault {
+func infinities(cfg spec.Config, value float32) fault.Fault {
 	return fault.All(fault.Plant(cfg, skipped, 1, value), fault.Plant(cfg, skippedAgain, 2, value))
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // breaks adds a fault to the infinities of a case's test run.
@@ -49,7 +49,7 @@ func mutants() []contract.Mutant {
 	return []contract.Mutant{
 		m("norm-of-own-shard", "1", "odd dp=2,zero=3", breaks(fault.LocalNorm()),
 			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)"),
-		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.Config(func(rank int, c *train.Config) {
+		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.Config(func(rank int, c *spec.Config) {
 			if rank == 5 {
 				c.Optimizer.Clip /= 2
 			}

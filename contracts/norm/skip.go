@@ -165,7 +165,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 		p.Doubt("no oracle to recompute the update with")
 		return false
 	}
-	want, err := p.Oracle.Update(r.Header.Spec, taken, before, grad)
+	want, err := p.Oracle.Update(r.Config, taken, before, grad)
 	if err != nil {
 		p.Doubt("%v", err)
 		return false

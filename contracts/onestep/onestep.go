@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -54,7 +55,7 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 				continue
 			}
 			if i == 0 && step+1 < r.Config.Steps && p.Oracle != nil {
-				ahead.Go(func() { ask(p.Oracle, r.Header.Spec, step+1, s.After[trace.Weight]) })
+				ahead.Go(func() { ask(p.Oracle, r.Config, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)
 			if err := s.judgeGradient(p, r, step, params); err != nil {
@@ -71,9 +72,9 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 
 // ask has an oracle find an answer that will be needed: it takes long and is
 // kept. Whatever comes of it, a panic too, comes of the question itself.
-func ask(o contract.Oracle, spec []byte, step int, weights map[string][]float32) {
+func ask(o contract.Oracle, cfg spec.Config, step int, weights map[string][]float32) {
 	defer func() { _ = recover() }()
-	_, _ = o.Gradient(spec, step, weights)
+	_, _ = o.Gradient(cfg, step, weights)
 }
 
 // agree compares the copies of one slice within a replica, of which the oracle
@@ -98,7 +99,7 @@ func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, pa
 	if p.Oracle == nil {
 		return fmt.Errorf("no oracle to judge the gradient by")
 	}
-	want, err := p.Oracle.Gradient(r.Header.Spec, step, s.Before[trace.Weight])
+	want, err := p.Oracle.Gradient(r.Config, step, s.Before[trace.Weight])
 	if err != nil {
 		return err
 	}

@@ -98,5 +98,5 @@ func (s *Snapshot) Update(p *contract.Pass, r *evidence.Run, step int) (contract
 		}
 		taken = int(e.Value)
 	}
-	return p.Oracle.Update(r.Header.Spec, taken, s.Before, s.Grad)
+	return p.Oracle.Update(r.Config, taken, s.Before, s.Grad)
 }

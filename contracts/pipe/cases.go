@@ -4,12 +4,12 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // oneWorker computes the whole batch as one logical worker, so that a step may
 // have fewer micro-batches than stages.
-func oneWorker(c *train.Config) { c.Model.Groups.Data = 1 }
+func oneWorker(c *spec.Config) { c.Model.Groups.Data = 1 }
 
 // fixtures are the default cases of a level. odd has uneven micro-batches, some
 // of which are shorter than the first, a tied head, and on three stages uneven
@@ -35,7 +35,7 @@ func fixtures(level int) []cases.Fixture {
 		return many
 	}
 	return append(many, cases.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
-		Change: func(c *train.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
+		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
 }
 
 // list makes the cases of options.

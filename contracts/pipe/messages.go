@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -31,7 +31,7 @@ func messages(r *evidence.Run) func(func(crossing, message) bool) {
 			for e := range r.Events(rank, trace.KindMessage) {
 				k := crossing{i, e.Step, e.Micro, e.Seq, e.What}
 				m := found[k]
-				if e.Op == comm.OpSend {
+				if e.Op == names.OpSend {
 					m.sent = &e
 				} else {
 					m.received = &e

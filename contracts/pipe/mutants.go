@@ -3,6 +3,7 @@ package pipe
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -40,9 +41,9 @@ func mutants() []contract.Mutant {
 		m("nothing-overlaps", "6", "nano dp=1,pp=2", fault.OneAtATime(),
 			"each micro-batch goes through all stages before the next begins: results are right, half of the time is idle"),
 
-		m("tied-gradient-kept", "7", "odd dp=1,pp=3", fault.SkipMessages(tiedGradient),
+		m("tied-gradient-kept", "7", "odd dp=1,pp=3", fault.SkipMessages(names.TiedGradient),
 			"the last stage keeps the head's gradient of a tied embedding"),
-		m("tied-weight-kept", "7", "odd dp=1,pp=3", fault.SkipMessages(tiedWeight),
+		m("tied-weight-kept", "7", "odd dp=1,pp=3", fault.SkipMessages(names.TiedWeight),
 			"the last stage keeps its initial copy of a tied embedding"),
 	}
 }

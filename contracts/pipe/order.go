@@ -5,8 +5,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -46,9 +46,9 @@ func transfer(e trace.Event, p int) schedule.Action {
 	near, far := int(e.Seq)/p, int(e.Seq+1)/p // chunks on the two sides
 	a := schedule.Action{Micro: e.Micro, Peer: e.Peer}
 	switch {
-	case e.Op == comm.OpSend && e.What == trace.Forward:
+	case e.Op == names.OpSend && e.What == trace.Forward:
 		a.Kind, a.Chunk = schedule.SendForward, near
-	case e.Op == comm.OpSend:
+	case e.Op == names.OpSend:
 		a.Kind, a.Chunk = schedule.SendBackward, far
 	case e.What == trace.Forward:
 		a.Kind, a.Chunk = schedule.RecvForward, far

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -19,7 +19,7 @@ func pipelines(r *evidence.Run) [][]int {
 	var out [][]int
 	for rank := range r.Header.World {
 		if r.At(rank).PP == 0 {
-			out = append(out, r.Config.Plan.Dims().Group(rank, "pp"))
+			out = append(out, r.Config.Plan.Dims().Group(rank, names.PP))
 		}
 	}
 	return out
@@ -28,7 +28,7 @@ func pipelines(r *evidence.Run) [][]int {
 // chunks maps unit names to the chunk of a stage that has them by the plan.
 func chunks(r *evidence.Run, stage int) map[string]int {
 	out := map[string]int{}
-	for i, part := range r.Config.Plan.Parts(r.Config.Model, mesh.Coord{PP: stage}) {
+	for i, part := range r.Config.Plan.Parts(r.Config.Model, names.Coord{PP: stage}) {
 		for _, u := range model.NewLayout(r.Config.Model, part).Units {
 			out[u.Name] = i
 		}

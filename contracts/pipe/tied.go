@@ -7,15 +7,9 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
-)
-
-// The two exchanges between the stages that share the embedding.
-const (
-	tiedGradient = "tied gradient" // last stage to first
-	tiedWeight   = "tied weight"   // first stage to last
 )
 
 // tied is clause 7.
@@ -36,8 +30,8 @@ func tied(p *contract.Pass) {
 		}
 		for _, ranks := range pipelines(c.Test) {
 			first, last := ranks[0], ranks[len(ranks)-1]
-			exchanged(p, c.Test, moved, step, tiedGradient, last, first)
-			exchanged(p, c.Test, moved, step, tiedWeight, first, last)
+			exchanged(p, c.Test, moved, step, names.TiedGradient, last, first)
+			exchanged(p, c.Test, moved, step, names.TiedWeight, first, last)
 		}
 	}
 	c.Gradients(func(name string) bool { return name == model.EmbedName || name == model.HeadName })
@@ -53,7 +47,7 @@ type exchange struct {
 func exchanges(r *evidence.Run) map[exchange][]int64 {
 	out := map[exchange][]int64{}
 	for e := range r.All {
-		if e.Kind == trace.KindComm && e.Group == "pp" && (e.Unit == tiedGradient || e.Unit == tiedWeight) && e.Text == "" {
+		if e.Kind == trace.KindComm && e.Group == names.PP && (e.Unit == names.TiedGradient || e.Unit == names.TiedWeight) && e.Text == "" {
 			k := exchange{e.Step, e.Rank, e.Unit, e.Op}
 			out[k] = append(out[k], e.Count)
 		}
@@ -66,7 +60,7 @@ func exchanges(r *evidence.Run) map[exchange][]int64 {
 func ended(r *evidence.Run, rank, step int) bool {
 	_, ok := r.Scalar(rank, step, trace.Counter)
 	return ok && slices.ContainsFunc(r.Ranks[rank], func(e trace.Event) bool {
-		return e.Kind == trace.KindComm && e.Group == "pp" && e.Step == step
+		return e.Kind == trace.KindComm && e.Group == names.PP && e.Step == step
 	})
 }
 
@@ -74,7 +68,7 @@ func ended(r *evidence.Run, rank, step int) bool {
 // data-parallel ranks share the gradient out, what one side sends the other
 // receives.
 func exchanged(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64, step int, label string, from, to int) {
-	sent, received := moved[exchange{step, from, label, comm.OpSend}], moved[exchange{step, to, label, comm.OpRecv}]
+	sent, received := moved[exchange{step, from, label, names.OpSend}], moved[exchange{step, to, label, names.OpRecv}]
 	want := int64(slice(r, from))
 	for _, side := range []struct {
 		rank int

@@ -4,11 +4,11 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // biased unties the head and gives every linear layer a bias.
-func biased(c *train.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
+func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
 
 // fixtures are the default cases of a level. tp=2 shows little of the shape of a
 // tree; odd on tp=4 has fewer KV heads than ranks, and an uneven vocabulary.
@@ -31,12 +31,12 @@ func fixtures(level int) []cases.Fixture {
 		return many
 	}
 	return append(many, cases.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
-		Change: func(c *train.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
+		Change: func(c *spec.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
 }
 
 // list makes the cases of options.
 func list(o contract.Options) []contract.Case {
-	return cases.WithUnsplit(o, cases.Choose(o, fixtures, split), func(c *train.Config) { c.Evidence.Taps = true })
+	return cases.WithUnsplit(o, cases.Choose(o, fixtures, split), func(c *spec.Config) { c.Evidence.Taps = true })
 }
 
 // split are plans that a configuration allows: over two ranks, and over all of

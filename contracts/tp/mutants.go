@@ -4,6 +4,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -42,7 +43,7 @@ func mutants() []contract.Mutant {
 		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", fault.DoubleNormGrads(2),
 			"one rank's norm weights get another gradient: the replicas drift apart"),
 
-		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.SkipGroup("kv"),
+		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.SkipGroup(names.KV),
 			"two ranks hold one KV head and each keeps its own share of the gradient (pytorch/torchtitan#2577)"),
 
 		m("all-reduce-too-many", "7", "nano dp=1,tp=2", fault.ExtraReduction(b(0), fault.AttnSum),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/unsplit"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -41,7 +42,7 @@ func kvHeads(p *contract.Pass) {
 	m.compare(m.blocks(trace.Forward, "k", "v"))
 	m.Gradients(isKV)
 	for rank := range m.Test.Header.World {
-		newLedger(p, m.Test, rank).judge("kv", kvRanks(m.Test, rank))
+		newLedger(p, m.Test, rank).judge(names.KV, kvRanks(m.Test, rank))
 	}
 }
 

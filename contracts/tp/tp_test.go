@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/tp"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
 )
@@ -101,8 +102,10 @@ func TestTampered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := func(name string) func(trace.Event) bool {
-		return func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Group == name && e.Unit == "block.2" }
+	group := func(name names.Axis) func(trace.Event) bool {
+		return func(e trace.Event) bool {
+			return e.Kind == trace.KindComm && e.Group == name && e.Unit == "block.2"
+		}
 	}
 	digest := func(what, tensor string) func(trace.Event) bool {
 		return func(e trace.Event) bool { return e.Kind == trace.KindDigest && e.What == what && e.Tensor == tensor }
@@ -124,11 +127,11 @@ func TestTampered(t *testing.T) {
 		{"gradient of a slice", digest(trace.Grad, k), flip, "4"},
 		{"weight of a replica", digest(trace.Weight, norm), flip, "5"},
 		{"norm", scalar(trace.Norm), func(e *trace.Event) { e.Value++ }, "5"},
-		{"elements of a sum of copies", group("kv"), func(e *trace.Event) { e.Count++ }, "6"},
-		{"ranks of a sum of copies", group("kv"), func(e *trace.Event) { e.Ranks = []int{0, 1, 2, 3} }, "6"},
-		{"elements of a sum", group("tp"), func(e *trace.Event) { e.Count++ }, "7"},
-		{"bytes of a sum", group("tp"), func(e *trace.Event) { e.Bytes++ }, "7"},
-		{"ranks of a sum", group("tp"), func(e *trace.Event) { e.Ranks = e.Ranks[:2] }, "7"},
+		{"elements of a sum of copies", group(names.KV), func(e *trace.Event) { e.Count++ }, "6"},
+		{"ranks of a sum of copies", group(names.KV), func(e *trace.Event) { e.Ranks = []int{0, 1, 2, 3} }, "6"},
+		{"elements of a sum", group(names.TP), func(e *trace.Event) { e.Count++ }, "7"},
+		{"bytes of a sum", group(names.TP), func(e *trace.Event) { e.Bytes++ }, "7"},
+		{"ranks of a sum", group(names.TP), func(e *trace.Event) { e.Ranks = e.Ranks[:2] }, "7"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			contracttest.Want(t, c, tamper(e, 2, x.which, x.change), contract.Violated, x.clause)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -29,11 +29,11 @@ var blockPrefix = strings.TrimSuffix(model.BlockUnit(0), "0")
 // sums assigns a rank's all-reduces of a group to the passes that they were part
 // of: a unit's operations since its last phase belong to its next. Passes
 // without operations have an entry; operations without a pass are left out.
-func sums(r *evidence.Run, rank int, group string) map[pass][]trace.Event {
+func sums(r *evidence.Run, rank int, group names.Axis) map[pass][]trace.Event {
 	out, waiting := map[pass][]trace.Event{}, map[string][]trace.Event{}
 	for _, e := range r.Ranks[rank] {
 		switch {
-		case e.Kind == trace.KindComm && e.Group == group && e.Op == comm.OpAllReduce && e.Text == "":
+		case e.Kind == trace.KindComm && e.Group == group && e.Op == names.OpAllReduce && e.Text == "":
 			waiting[e.Unit] = append(waiting[e.Unit], e)
 		case e.Kind == trace.KindPhase:
 			k := pass{e.Step, e.Micro, e.Unit, e.What}
@@ -49,7 +49,7 @@ func sums(r *evidence.Run, rank int, group string) map[pass][]trace.Event {
 func kvRanks(r *evidence.Run, rank int) []int {
 	n := r.Config.Plan.KVReplicas(r.Config.Model)
 	first := r.At(rank).TP / n * n
-	return r.Config.Plan.Dims().Group(rank, "tp")[first : first+n]
+	return r.Config.Plan.Dims().Group(rank, names.TP)[first : first+n]
 }
 
 func sameRanks(p *contract.Pass, e trace.Event, want []int) {
@@ -67,8 +67,8 @@ func traffic(p *contract.Pass) {
 	}
 	for rank := range r.Header.World {
 		t := newLedger(p, r, rank)
-		t.judge("tp", r.Config.Plan.Dims().Group(rank, "tp"))
-		t.judge("kv", kvRanks(r, rank))
+		t.judge(names.TP, r.Config.Plan.Dims().Group(rank, names.TP))
+		t.judge(names.KV, kvRanks(r, rank))
 	}
 	for rank := range r.Header.World {
 		if r.At(rank).TP == 0 {
@@ -103,10 +103,10 @@ func newLedger(p *contract.Pass, r *evidence.Run, rank int) *ledger {
 
 // recorded lists the steps in which a rank recorded any all-reduce of a group. A
 // step without any lacks the evidence, one with some lacks the operation.
-func recorded(r *evidence.Run, rank int, group string) map[int]bool {
+func recorded(r *evidence.Run, rank int, group names.Axis) map[int]bool {
 	out := map[int]bool{}
 	for e := range r.Events(rank, trace.KindComm) {
-		if e.Group == group && e.Op == comm.OpAllReduce {
+		if e.Group == group && e.Op == names.OpAllReduce {
 			out[e.Step] = true
 		}
 	}
@@ -115,9 +115,9 @@ func recorded(r *evidence.Run, rank int, group string) map[int]bool {
 
 // due lists the elements of the all-reduces that a pass over rows tokens makes
 // in a group.
-func (t *ledger) due(group string, k pass, rows int64) []int64 {
+func (t *ledger) due(group names.Axis, k pass, rows int64) []int64 {
 	c, full := &t.r.Config, rows*int64(t.r.Config.Model.Hidden)
-	if group == "kv" {
+	if group == names.KV {
 		if !isBlock(k.unit) || k.what == trace.Forward || c.Plan.KVReplicas(c.Model) == 1 {
 			return nil
 		}
@@ -159,7 +159,7 @@ func passes(r *evidence.Run, rank int) func(func(pass) bool) {
 }
 
 // judge compares every pass of the plan with what was recorded of a group.
-func (t *ledger) judge(group string, ranks []int) {
+func (t *ledger) judge(group names.Axis, ranks []int) {
 	found, steps := sums(t.r, t.rank, group), recorded(t.r, t.rank, group)
 	for k := range passes(t.r, t.rank) {
 		t.p.Expect(1)
@@ -180,7 +180,7 @@ func (t *ledger) judge(group string, ranks []int) {
 	}
 }
 
-func (t *ledger) one(group string, k pass, ops []trace.Event, want []int64) {
+func (t *ledger) one(group names.Axis, k pass, ops []trace.Event, want []int64) {
 	var got []int64
 	for _, e := range ops {
 		got = append(got, e.Count)
@@ -197,8 +197,8 @@ func (t *ledger) one(group string, k pass, ops []trace.Event, want []int64) {
 // not recorded by all its ranks is not judged.
 func bytes(p *contract.Pass, r *evidence.Run, first int) {
 	sent, missing, layers := map[microKey]int64{}, map[microKey]bool{}, 0
-	for _, rank := range r.Config.Plan.Dims().Group(first, "tp") {
-		found, steps := sums(r, rank, "tp"), recorded(r, rank, "tp")
+	for _, rank := range r.Config.Plan.Dims().Group(first, names.TP) {
+		found, steps := sums(r, rank, names.TP), recorded(r, rank, names.TP)
 		for k := range passes(r, rank) {
 			if !isBlock(k.unit) {
 				continue

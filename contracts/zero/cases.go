@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // fixture is a configuration and the plans it runs by default.
@@ -104,7 +104,7 @@ func choose(o contract.Options) []fixture {
 
 // fits reports whether all plans that were asked for can run on a configuration.
 func fits(name string, o contract.Options) bool {
-	cfg, err := train.Preset(name)
+	cfg, err := spec.Preset(name)
 	if err != nil {
 		return false
 	}
@@ -118,7 +118,7 @@ func fits(name string, o contract.Options) bool {
 }
 
 // one is the case of a configuration with its plan.
-func one(cfg train.Config, p plan.Plan, o contract.Options, suffix string) contract.Case {
+func one(cfg spec.Config, p plan.Plan, o contract.Options, suffix string) contract.Case {
 	test := cfg
 	test.Plan = p
 	test.Evidence.Capture = !p.SameBits(unsharded(test).Plan, cfg.Model)
@@ -130,7 +130,7 @@ func one(cfg train.Config, p plan.Plan, o contract.Options, suffix string) contr
 
 // unsharded is the control of a configuration: unsharded data parallelism on the
 // same mesh, which other contracts run too.
-func unsharded(cfg train.Config) train.Config {
+func unsharded(cfg spec.Config) spec.Config {
 	p := cfg.Plan
 	p.Zero, p.Shard, p.MicroBatches = 0, "", 0
 	return cases.On(cfg, p)

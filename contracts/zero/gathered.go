@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -55,7 +56,7 @@ func (x *part) uses(p *contract.Pass, r *evidence.Run) {
 	want := x.versions(r)
 	p.Expect(r.Config.Steps * x.passes(r))
 	for e := range r.Events(x.rank, trace.KindGather) {
-		if e.What != "use" || !x.has(e.Unit) {
+		if e.What != names.Use || !x.has(e.Unit) {
 			continue
 		}
 		w, ok := want[version{e.Unit, e.Step - 1}]

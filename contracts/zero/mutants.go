@@ -4,6 +4,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // breaks applies a fault to a case's test run. The result is never shared.
@@ -41,7 +42,7 @@ func mutants() []contract.Mutant {
 		m("reduced-gradient-reduced-again", "2", "nano dp=4,zero=2", fault.ReduceAgain(),
 			"what a rank holds reduced enters the next reduction (hpcaitech/ColossalAI#247)"),
 
-		m("stale-slice", "3", "odd dp=4,zero=1", fault.StaleSlice(2, 3, "all"),
+		m("stale-slice", "3", "odd dp=4,zero=1", fault.StaleSlice(2, 3, names.WholeVector),
 			"a gather gives one rank a peer's slice of an earlier step"),
 		m("stale-slice-in-stage-3", "3", "odd dp=4,zero=3", fault.StaleSlice(1, 0, b(2)),
 			"a gather before use gives one rank a peer's slice of an earlier step"),

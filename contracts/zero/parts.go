@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
@@ -35,7 +36,7 @@ func (c *cut) own(place int) shard.Range {
 // partsOf lists the model parts of a rank.
 func partsOf(r *evidence.Run, rank int) []*part {
 	p, dims := r.Config.Plan, r.Config.Plan.Dims()
-	group := dims.Group(rank, "dp")
+	group := dims.Group(rank, names.DP)
 	var out []*part
 	for _, m := range p.Parts(r.Config.Model, dims.Coord(rank)) {
 		x := &part{rank: rank, group: group, place: slices.Index(group, rank), layout: model.NewLayout(r.Config.Model, m)}

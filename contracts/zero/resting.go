@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -95,18 +96,18 @@ func (f *follower) report(e trace.Event, format string, args ...any) {
 func (f *follower) gather(e trace.Event) {
 	_, open := f.open[e.Unit]
 	switch e.What {
-	case "gather":
+	case names.Gather:
 		if open {
 			f.report(e, "is gathered again: it was not released")
 		}
 		f.open[e.Unit] = false
-	case "use":
+	case names.Use:
 		if !open {
 			f.report(e, "is used without a gather")
 		}
 		f.open[e.Unit] = true
 		f.compare(e, "a pass finds")
-	case "release":
+	case names.Release:
 		if !open {
 			f.report(e, "is released without a gather")
 		}

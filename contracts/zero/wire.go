@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -19,7 +19,7 @@ func moved(p *contract.Pass) {
 		return
 	}
 	for rank := range r.Header.World {
-		group := r.Config.Plan.Dims().Group(rank, "dp")
+		group := r.Config.Plan.Dims().Group(rank, names.DP)
 		if group[0] != rank {
 			continue
 		}
@@ -65,7 +65,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 	for _, rank := range group {
 		found := false
 		for e := range r.Events(rank, trace.KindComm) {
-			if e.Step == step && e.Group == "dp" {
+			if e.Step == step && e.Group == names.DP {
 				found = true
 				total += e.Bytes
 				moved += e.Moved
@@ -91,7 +91,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 	}
 	p.Saw(1)
 	// A star sends what it reduces and scatters to one rank and back.
-	if star := r.Config.Plan.Comm == comm.Star; moved < want || moved > want && !star {
+	if star := r.Config.Plan.Comm == names.Star; moved < want || moved > want && !star {
 		report("by the count of what moves", moved, movedByOp)
 	}
 }

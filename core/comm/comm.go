@@ -11,18 +11,6 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// Algorithm names how float sums are ordered. Only Tree is canonical: it gives
-// the bits of kernels.Reduce over ranks, whatever the transport, buckets and
-// chunks.
-type Algorithm string
-
-// The algorithms.
-const (
-	Tree Algorithm = "tree" // canonical; the default
-	Ring Algorithm = "ring" // reduce-scatter and all-gather round the ring; sums start at a chunk-dependent rank
-	Star Algorithm = "star" // the seeds' coordinator: rank 0 adds in rank order, then sends back
-)
-
 // Communicator is one rank's end of a group of ranks. All ranks of the group
 // call the same operations in the same order with the same sizes; an operation
 // returns when this rank's buffers may be used again. Tensors are contiguous.
@@ -95,38 +83,6 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// WireBytes is the number of bytes that each rank sends, on average over ranks,
-// for one operation over count elements of 4 bytes in a group of size ranks:
-// 2(n-1)/n of the buffer for an all-reduce, (n-1)/n for a reduce-scatter,
-// all-gather or broadcast (nccl-tests, doc/PERFORMANCE.md). The sum over ranks
-// is exact in integers: total = factor*(n-1)*count*4.
-func WireBytes(op string, count int64, size int) (total int64) {
-	b := 4 * count * int64(size-1)
-	switch op {
-	case OpAllReduce:
-		return 2 * b
-	case OpReduceScatter, OpAllGather, OpBroadcast:
-		return b
-	case OpSend:
-		return 4 * count
-	}
-	return 0
-}
-
-// Names of the operations, in errors and in histories.
-const (
-	OpAllReduce      = "all-reduce"
-	OpReduceScatter  = "reduce-scatter"
-	OpAllGather      = "all-gather"
-	OpBroadcast      = "broadcast"
-	OpSend           = "send"
-	OpRecv           = "recv"
-	OpBarrier        = "barrier"
-	OpAllReduceInt   = "all-reduce-int"
-	OpAllGatherBytes = "all-gather-bytes"
-	OpSplit          = "split"
-)
 
 // CheckBounds refuses bounds that are not size+1 ascending values from 0 to n;
 // nil becomes the shard rule.

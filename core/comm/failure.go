@@ -1,12 +1,16 @@
 package comm
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+)
 
 // Causes of a failed operation, for errors.Is. A context that ended is its own
 // cause.
 var (
 	// ErrMismatch: ranks of one group called operations that do not fit.
-	ErrMismatch = errors.New("ranks called operations that do not fit")
+	ErrMismatch = errors.New(names.Mismatch)
 	// ErrLeft: a rank closed the group while a peer needed it.
 	ErrLeft = errors.New("a rank left the group")
 	// ErrDeadline: a peer did not come within the deadline.

@@ -12,11 +12,12 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 func TestDeadlineNamesTheMissing(t *testing.T) {
-	for _, algo := range []comm.Algorithm{comm.Tree, comm.Ring} {
+	for _, algo := range []names.Algorithm{names.Tree, names.Ring} {
 		comms := world(t, 4, comm.LocalOptions{Algorithm: algo, Deadline: 30 * time.Millisecond})
 		errs := each(comms, func(c comm.Communicator) error {
 			if c.Rank()%2 == 1 {
@@ -37,7 +38,7 @@ func TestDeadlineOfAMessage(t *testing.T) {
 	comms := world(t, 3, comm.LocalOptions{Deadline: 30 * time.Millisecond})
 	err := comms[2].Send(t.Context(), vector(1), 1)
 	var e *comm.Error
-	if !errors.As(err, &e) || !errors.Is(e, comm.ErrDeadline) || e.Peer != 1 || e.Op != comm.OpSend || e.Rank != 2 {
+	if !errors.As(err, &e) || !errors.Is(e, comm.ErrDeadline) || e.Peer != 1 || e.Op != names.OpSend || e.Rank != 2 {
 		t.Errorf("send to a silent rank: %v", err)
 	}
 }
@@ -148,11 +149,11 @@ func TestFaultOfABackendEndsAll(t *testing.T) {
 		return c.Send(t.Context(), vector(1), 0)
 	}
 	for _, c := range []struct {
-		algo comm.Algorithm
+		algo names.Algorithm
 		bad  int
 		f    func(comm.Communicator) error
 	}{
-		{comm.Tree, 1, reduce}, {comm.Ring, 1, reduce}, {comm.Star, 0, reduce}, {comm.Tree, 0, message},
+		{names.Tree, 1, reduce}, {names.Ring, 1, reduce}, {names.Star, 0, reduce}, {names.Tree, 0, message},
 	} {
 		for name, be := range map[string]*brittle{
 			"panic": {panics: true}, "fault before": {fault: fault}, "fault after": {late: fault},

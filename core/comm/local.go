@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -19,7 +20,7 @@ const DefaultDeadline = 60 * time.Second
 // LocalOptions configures NewLocal. Groups split from the world inherit them.
 type LocalOptions struct {
 	// Algorithm of the float collectives; "" is Tree.
-	Algorithm Algorithm
+	Algorithm names.Algorithm
 	// Deadline bounds how long an operation waits for a peer; 0 is
 	// DefaultDeadline.
 	Deadline time.Duration
@@ -32,10 +33,10 @@ type LocalOptions struct {
 func (o LocalOptions) check() (LocalOptions, error) {
 	switch o.Algorithm {
 	case "":
-		o.Algorithm = Tree
-	case Tree, Ring, Star:
+		o.Algorithm = names.Tree
+	case names.Tree, names.Ring, names.Star:
 	default:
-		return o, fmt.Errorf("comm: algorithm %q: want %s, %s or %s", o.Algorithm, Tree, Ring, Star)
+		return o, fmt.Errorf("comm: algorithm %q: want %s, %s or %s", o.Algorithm, names.Tree, names.Ring, names.Star)
 	}
 	if o.Deadline < 0 {
 		return o, fmt.Errorf("comm: deadline %v: must not be negative", o.Deadline)

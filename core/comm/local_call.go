@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -62,7 +63,7 @@ func (c *local) end(ctx context.Context, k *call, err error) {
 }
 
 // isMessage reports whether the call is one side of a message.
-func (k *call) isMessage() bool { return k.op == OpSend || k.op == OpRecv }
+func (k *call) isMessage() bool { return k.op == names.OpSend || k.op == names.OpRecv }
 
 // touch counts elements of a peer's buffer that this rank reads or writes.
 func (k *call) touch(peer bool, elements int) {
@@ -73,7 +74,7 @@ func (k *call) touch(peer bool, elements int) {
 
 // reduces reports whether the operation has a reduction.
 func (k *call) reduces() bool {
-	return k.op == OpAllReduce || k.op == OpReduceScatter || k.op == OpAllReduceInt
+	return k.op == names.OpAllReduce || k.op == names.OpReduceScatter || k.op == names.OpAllReduceInt
 }
 
 // fits reports whether two ranks' calls are the same collective.
@@ -81,7 +82,7 @@ func (k *call) fits(o *call) bool {
 	if k.op != o.op {
 		return false
 	}
-	if k.op == OpAllGatherBytes {
+	if k.op == names.OpAllGatherBytes {
 		return true // lengths may differ
 	}
 	return k.count == o.count && k.reduction == o.reduction && k.peer == o.peer && slices.Equal(k.bounds, o.bounds)
@@ -99,7 +100,7 @@ func (k *call) peerIn(ranks []int) int {
 func (k *call) describe(ranks []int) string {
 	var s strings.Builder
 	s.WriteString(k.op)
-	if k.op != OpBarrier && k.op != OpSplit && k.op != OpAllGatherBytes {
+	if k.op != names.OpBarrier && k.op != names.OpSplit && k.op != names.OpAllGatherBytes {
 		fmt.Fprintf(&s, " of %d elements", k.count)
 	}
 	if k.reduces() {
@@ -109,7 +110,7 @@ func (k *call) describe(ranks []int) string {
 		fmt.Fprintf(&s, " at %v", k.bounds)
 	}
 	if peer := k.peerIn(ranks); peer >= 0 {
-		word := map[string]string{OpSend: "to", OpRecv: "from", OpBroadcast: "from"}[k.op]
+		word := map[string]string{names.OpSend: "to", names.OpRecv: "from", names.OpBroadcast: "from"}[k.op]
 		fmt.Fprintf(&s, " %s rank %d", word, peer)
 	}
 	return s.String()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // meeting is one collective of one group. Ranks arrive with their calls; when
@@ -145,7 +147,7 @@ func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 	if !all {
 		return nil
 	}
-	if k.op == OpSplit {
+	if k.op == names.OpSplit {
 		m.groups = g.split(m.calls)
 	}
 	if !works {

@@ -6,12 +6,13 @@ import (
 	"context"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // AllReduce implements Communicator.
 func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	k := c.begin(OpAllReduce)
+	k := c.begin(names.OpAllReduce)
 	k.count, k.reduction, k.dst = int64(x.Len()), op, x
 	k.requireTensor("x", x)
 	k.requireReduction()
@@ -21,7 +22,7 @@ func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) 
 
 // ReduceScatter implements Communicator.
 func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
-	k := c.begin(OpReduceScatter)
+	k := c.begin(names.OpReduceScatter)
 	k.count, k.bounds, k.reduction, k.dst, k.src = int64(src.Len()), bounds, op, dst, src
 	k.requireReduction()
 	c.requireParts(k, "src", src, "dst", dst)
@@ -31,7 +32,7 @@ func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, boun
 
 // AllGather implements Communicator.
 func (c *local) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
-	k := c.begin(OpAllGather)
+	k := c.begin(names.OpAllGather)
 	k.count, k.bounds, k.dst, k.src = int64(dst.Len()), bounds, dst, src
 	c.requireParts(k, "dst", dst, "src", src)
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().allGather(ctx, c, m) })
@@ -63,7 +64,7 @@ func (c *local) requireParts(k *call, wholeName string, whole kernels.Tensor, pa
 
 // Broadcast implements Communicator.
 func (c *local) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
-	k := c.begin(OpBroadcast)
+	k := c.begin(names.OpBroadcast)
 	k.count, k.peer, k.dst = int64(x.Len()), root, x
 	k.requireTensor("x", x)
 	if root < 0 || root >= c.Size() {
@@ -75,7 +76,7 @@ func (c *local) Broadcast(ctx context.Context, x kernels.Tensor, root int) error
 
 // Send implements Communicator. It returns when the receiver has copied x.
 func (c *local) Send(ctx context.Context, x kernels.Tensor, to int) error {
-	k := c.messageCall(OpSend, x, to)
+	k := c.messageCall(names.OpSend, x, to)
 	return c.message(ctx, k, func() error {
 		p, err := c.offer(k, to, x)
 		if err != nil {
@@ -87,7 +88,7 @@ func (c *local) Send(ctx context.Context, x kernels.Tensor, to int) error {
 
 // Recv implements Communicator.
 func (c *local) Recv(ctx context.Context, x kernels.Tensor, from int) error {
-	k := c.messageCall(OpRecv, x, from)
+	k := c.messageCall(names.OpRecv, x, from)
 	return c.message(ctx, k, func() error {
 		return c.receive(ctx, k, from, x.Len(), func(sent kernels.Tensor) { c.copy(x, sent) })
 	})
@@ -118,13 +119,13 @@ func (c *local) copy(dst, src kernels.Tensor) {
 
 // Barrier implements Communicator.
 func (c *local) Barrier(ctx context.Context) error {
-	_, err := c.meet(ctx, c.begin(OpBarrier), nil)
+	_, err := c.meet(ctx, c.begin(names.OpBarrier), nil)
 	return err
 }
 
 // AllReduceInt implements Communicator.
 func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) error {
-	k := c.begin(OpAllReduceInt)
+	k := c.begin(names.OpAllReduceInt)
 	k.count, k.reduction, k.ints = int64(len(x)), op, x
 	k.requireReduction()
 	_, err := c.meet(ctx, k, func(m *meeting) error {
@@ -150,7 +151,7 @@ func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) err
 // AllGatherBytes implements Communicator.
 func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) {
 	all := make([][]byte, c.Size())
-	k := c.begin(OpAllGatherBytes)
+	k := c.begin(names.OpAllGatherBytes)
 	k.count, k.bytes = int64(len(b)), b
 	_, err := c.meet(ctx, k, func(m *meeting) error {
 		for r, other := range m.calls {
@@ -166,7 +167,7 @@ func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) 
 
 // Split implements Communicator.
 func (c *local) Split(ctx context.Context, color, key int) (Communicator, error) {
-	k := c.begin(OpSplit)
+	k := c.begin(names.OpSplit)
 	k.color, k.key = color, key
 	m, err := c.meet(ctx, k, nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -87,7 +88,7 @@ func TestNewLocalRefuses(t *testing.T) {
 }
 
 // foldAll is the all-reduce of single elements, as bits, on rank 0.
-func foldAll(t *testing.T, algo comm.Algorithm, op kernels.Op, x []float32) uint32 {
+func foldAll(t *testing.T, algo names.Algorithm, op kernels.Op, x []float32) uint32 {
 	var got uint32
 	must(t, world(t, len(x), comm.LocalOptions{Algorithm: algo}), func(c comm.Communicator) error {
 		v := vector(x[c.Rank()])
@@ -110,11 +111,11 @@ func TestWhereOtherAlgorithmsEqualTheTree(t *testing.T) {
 			inputs[i] = append(inputs[i], float32(random.NormFloat64()))
 		}
 	}
-	for algo, limit := range map[comm.Algorithm]int{comm.Star: 3, comm.Ring: 2} {
+	for algo, limit := range map[names.Algorithm]int{names.Star: 3, names.Ring: 2} {
 		for n := 1; n <= 8; n++ {
 			equal := true
 			for _, x := range inputs {
-				equal = equal && foldAll(t, algo, kernels.Sum, x[:n]) == foldAll(t, comm.Tree, kernels.Sum, x[:n])
+				equal = equal && foldAll(t, algo, kernels.Sum, x[:n]) == foldAll(t, names.Tree, kernels.Sum, x[:n])
 			}
 			if want := n <= limit; equal != want {
 				t.Errorf("%s of %d ranks equals the tree: %t, want %t", algo, n, equal, want)
@@ -124,7 +125,7 @@ func TestWhereOtherAlgorithmsEqualTheTree(t *testing.T) {
 }
 
 func TestMaximumOfOneRankIsThatOfReduce(t *testing.T) {
-	for _, algo := range []comm.Algorithm{comm.Tree, comm.Ring, comm.Star} {
+	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
 		got := foldAll(t, algo, kernels.Max, []float32{float32(math.NaN())})
 		if want := math.Float32bits(float32(math.Inf(-1))); got != want {
 			t.Errorf("%s: maximum of one NaN has bits %#x, want %#x", algo, got, want)

@@ -3,17 +3,19 @@ package comm
 import (
 	"context"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// Label says what an operation is for: which group it runs on ("dp", "tp",
-// "pp"), and which elements [Lo, Hi) of which tensor it moves. It changes
-// nothing; records carry it.
+// Label says what an operation is for: which group it runs on, and which
+// elements [Lo, Hi) of which tensor it moves. It changes nothing; records carry
+// it.
 type Label struct {
-	Group, Tensor string
-	Lo, Hi        int64
-	Step          int // optimizer step; -1 before the first
+	Group  names.Axis
+	Tensor string
+	Lo, Hi int64
+	Step   int // optimizer step; -1 before the first
 	// Overlap marks the group's second communicator, which works beside the
 	// computation and numbers its operations by itself.
 	Overlap bool
@@ -69,7 +71,7 @@ type Record struct {
 	Bytes int64
 	// Moved is the number of bytes in peers' tensors that this rank read or wrote,
 	// counted where they are moved. Over the ranks of a group it adds up to what
-	// Bytes does where the algorithm moves what WireBytes says: the star's
+	// Bytes does where the algorithm moves what names.WireBytes says: the star's
 	// reduce-scatter moves more.
 	Moved int64
 	// Peer is the other rank of Send and Recv, or the root of Broadcast, in the
@@ -84,8 +86,8 @@ type Record struct {
 // spread evenly, the first ranks take the remainder, so shares add up exactly.
 // A message counts on its sender alone. part must be valid.
 func ShareBytes(op string, count int64, part shard.Part) int64 {
-	total := WireBytes(op, count, part.Size)
-	if op == OpSend {
+	total := names.WireBytes(op, count, part.Size)
+	if op == names.OpSend {
 		return total
 	}
 	size := int64(part.Size)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -23,7 +24,7 @@ func TestRecords(t *testing.T) {
 		defer mu.Unlock()
 		byRank[r.Rank] = append(byRank[r.Rank], r)
 	}})
-	label := comm.Label{Group: "dp", Tensor: "w", Lo: 3, Hi: 8}
+	label := comm.Label{Group: names.DP, Tensor: "w", Lo: 3, Hi: 8}
 	must(t, comms, func(c comm.Communicator) error {
 		ctx := comm.WithLabel(t.Context(), label)
 		if err := c.AllReduce(ctx, vector(1, 2, 3, 4, 5), kernels.Max); err != nil {
@@ -46,17 +47,17 @@ func TestRecords(t *testing.T) {
 	})
 	world := []int{0, 1, 2}
 	want := []comm.Record{
-		{Op: comm.OpAllReduce, Group: world, Count: 5, Bytes: 27, Moved: 32, Peer: -1, Reduction: kernels.Max, Label: label},
-		{Op: comm.OpSplit, Group: world, Seq: 1, Peer: -1},
-		{Op: comm.OpBroadcast, Group: []int{1, 0}, Count: 2, Bytes: 4, Moved: 8, Peer: 1},
-		{Op: comm.OpSend, Group: world, Count: 3, Bytes: 12, Peer: 2},
-		{Op: comm.OpSend, Group: world, Seq: 1, Peer: 2},
+		{Op: names.OpAllReduce, Group: world, Count: 5, Bytes: 27, Moved: 32, Peer: -1, Reduction: kernels.Max, Label: label},
+		{Op: names.OpSplit, Group: world, Seq: 1, Peer: -1},
+		{Op: names.OpBroadcast, Group: []int{1, 0}, Count: 2, Bytes: 4, Moved: 8, Peer: 1},
+		{Op: names.OpSend, Group: world, Count: 3, Bytes: 12, Peer: 2},
+		{Op: names.OpSend, Group: world, Seq: 1, Peer: 2},
 	}
 	if diff := cmp.Diff(want, byRank[0]); diff != "" {
 		t.Errorf("records of rank 0 (-want +got):\n%s", diff)
 	}
 	recv := byRank[2][4]
-	if recv.Op != comm.OpRecv || recv.Peer != 0 || recv.Bytes != 0 || byRank[2][3].Moved != 12 || recv.Seq != 1 {
+	if recv.Op != names.OpRecv || recv.Peer != 0 || recv.Bytes != 0 || byRank[2][3].Moved != 12 || recv.Seq != 1 {
 		t.Errorf("record of the receiver: %+v", recv)
 	}
 }
@@ -64,7 +65,7 @@ func TestRecords(t *testing.T) {
 // What the ranks of a group are seen to move is what the formula says; the star
 // moves more in a reduce-scatter, whose every part passes through rank 0.
 func TestMovedBytes(t *testing.T) {
-	for _, algorithm := range []comm.Algorithm{comm.Tree, comm.Ring, comm.Star} {
+	for _, algorithm := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
 		for size := 1; size <= 5; size++ {
 			for _, n := range []int{0, 1, 5, 12} {
 				t.Run(fmt.Sprintf("%s of %d over %d", algorithm, n, size), func(t *testing.T) { checkMoved(t, algorithm, size, n) })
@@ -73,7 +74,7 @@ func TestMovedBytes(t *testing.T) {
 	}
 }
 
-func checkMoved(t *testing.T, algorithm comm.Algorithm, size, n int) {
+func checkMoved(t *testing.T, algorithm names.Algorithm, size, n int) {
 	var mu sync.Mutex
 	moved, bytes := map[string]int64{}, map[string]int64{}
 	comms := world(t, size, comm.LocalOptions{Algorithm: algorithm, Observe: func(r comm.Record) {
@@ -91,8 +92,8 @@ func checkMoved(t *testing.T, algorithm comm.Algorithm, size, n int) {
 			c.Broadcast(t.Context(), vector(make([]float32, n)...), size-1),
 			c.AllReduceInt(t.Context(), make([]uint64, n), kernels.Sum))
 	})
-	for _, op := range []string{comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpAllReduceInt} {
-		if more := algorithm == comm.Star && moved[op] > bytes[op]; moved[op] != bytes[op] && !more {
+	for _, op := range []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpAllReduceInt} {
+		if more := algorithm == names.Star && moved[op] > bytes[op]; moved[op] != bytes[op] && !more {
 			t.Errorf("%s moved %d bytes, the formula says %d", op, moved[op], bytes[op])
 		}
 	}
@@ -124,7 +125,7 @@ func TestRecordOfAFailure(t *testing.T) {
 
 // Shares add up to the total for every operation, also beyond 2^31 elements.
 func TestShareBytes(t *testing.T) {
-	ops := []string{comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpBarrier, comm.OpAllReduceInt}
+	ops := []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpBarrier, names.OpAllReduceInt}
 	for _, op := range ops {
 		for size := 1; size <= 9; size++ {
 			for _, count := range []int64{0, 1, 7, 1<<31 - 1, 1<<31 + 1, 1 << 40} {
@@ -133,16 +134,16 @@ func TestShareBytes(t *testing.T) {
 					s := comm.ShareBytes(op, count, shard.Part{Index: r, Size: size})
 					sum, least, most = sum+s, min(least, s), max(most, s)
 				}
-				if sum != comm.WireBytes(op, count, size) || most-least > 1 {
-					t.Errorf("%s of %d on %d ranks: shares from %d to %d add up to %d, want %d", op, count, size, least, most, sum, comm.WireBytes(op, count, size))
+				if sum != names.WireBytes(op, count, size) || most-least > 1 {
+					t.Errorf("%s of %d on %d ranks: shares from %d to %d add up to %d, want %d", op, count, size, least, most, sum, names.WireBytes(op, count, size))
 				}
 			}
 		}
 	}
-	if got := comm.WireBytes(comm.OpAllReduce, 1<<33+1, 4); got != 2*3*4*(1<<33+1) {
+	if got := names.WireBytes(names.OpAllReduce, 1<<33+1, 4); got != 2*3*4*(1<<33+1) {
 		t.Errorf("all-reduce of 2^33+1 elements moves %d bytes", got)
 	}
-	if got := comm.ShareBytes(comm.OpSend, 1<<31+5, shard.Part{Index: 3, Size: 8}); got != 4*(1<<31+5) {
+	if got := comm.ShareBytes(names.OpSend, 1<<31+5, shard.Part{Index: 3, Size: 8}); got != 4*(1<<31+5) {
 		t.Errorf("send of 2^31+5 elements moves %d bytes", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -31,11 +32,11 @@ func everyOperation(c, beside comm.Communicator, q *comm.Queue) func(ctx context
 	own := x.Range(bounds[c.Rank()], bounds[c.Rank()+1])
 	queued := func(ctx context.Context) error { return beside.AllReduce(ctx, x, kernels.Max) }
 	return func(ctx context.Context) error {
-		q.SubmitFor(comm.Label{Group: "dp"}, queued)
+		q.SubmitFor(comm.Label{Group: names.DP}, queued)
 		if err := q.Wait(); err != nil {
 			return err
 		}
-		ctx = labels.On(ctx, comm.Label{Group: "dp", Tensor: "x"})
+		ctx = labels.On(ctx, comm.Label{Group: names.DP, Tensor: "x"})
 		err := errors.Join(
 			c.AllReduce(ctx, x, kernels.Sum), c.ReduceScatter(ctx, own, x, bounds, kernels.Sum), c.AllGather(ctx, x, own, bounds),
 			c.Broadcast(ctx, x, 1), c.AllReduceInt(ctx, ints, kernels.Sum), c.Barrier(ctx))

@@ -1,6 +1,10 @@
 package comm
 
-import "context"
+import (
+	"context"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+)
 
 // algorithm is one rank's part of the float collectives, on the calls of a
 // meeting that all ranks have come to.
@@ -12,11 +16,11 @@ type algorithm interface {
 }
 
 // algorithmOf gives the algorithm of a checked name.
-func algorithmOf(name Algorithm) algorithm {
+func algorithmOf(name names.Algorithm) algorithm {
 	switch name {
-	case Ring:
+	case names.Ring:
 		return ring{}
-	case Star:
+	case names.Star:
 		return star{}
 	}
 	return tree{}

@@ -12,10 +12,15 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
+
+// ErrNoTokens is a step whose global batch has no valid token: the mean loss is
+// undefined and no rank steps.
+var ErrNoTokens = errors.New("the global batch has no valid token")
 
 // Ignore is the target of a position that predicts nothing.
 const Ignore int32 = -1

@@ -4,7 +4,7 @@
 // so plans of thousands of ranks take seconds; tests hold every figure against
 // what real runs allocate and send, to the byte.
 //
-//	r, err := dryrun.New(cfg)       // a train.Config with its plan
+//	r, err := dryrun.New(cfg)       // a spec.Config with its plan
 //	err = r.Text(os.Stdout)         // or JSON: the Report marshals as it is
 //
 // Bytes are of float32 elements. What a checking run records beyond training
@@ -17,12 +17,12 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // elementBytes is the size of an element.
@@ -63,17 +63,17 @@ type Spread struct {
 
 // Ranks are the ranks of a stage that hold and send equal amounts.
 type Ranks struct {
-	Stage  int              `json:"stage"`
-	IDs    []int            `json:"ids"` // world ranks, ascending
-	Memory Memory           `json:"memory"`
-	Sent   map[string]int64 `json:"sent,omitempty"` // bytes per step by group: dp, tp, kv, pp
+	Stage  int                  `json:"stage"`
+	IDs    []int                `json:"ids"` // world ranks, ascending
+	Memory Memory               `json:"memory"`
+	Sent   map[names.Axis]int64 `json:"sent,omitempty"` // bytes per step by group: dp, tp, kv, pp
 }
 
 // Traffic is the operations of one kind in a step, over all groups and ranks.
 type Traffic struct {
-	Group string `json:"group"` // dp, tp, kv or pp
-	Op    string `json:"op"`
-	What  string `json:"what"`
+	Group names.Axis `json:"group"` // dp, tp, kv or pp
+	Op    string     `json:"op"`
+	What  string     `json:"what"`
 	// Times counts an operation once for all ranks of its group.
 	Times int64 `json:"times"`
 	// Bytes is what all ranks together send.
@@ -88,7 +88,7 @@ const MaxLayers = 1 << 16
 
 // New reports on a configuration, which it validates. A model whose figures no
 // 64-bit integer holds is refused.
-func New(cfg train.Config) (*Report, error) {
+func New(cfg spec.Config) (*Report, error) {
 	if err := checkSizes(cfg.Model, cfg.Sequences); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func New(cfg train.Config) (*Report, error) {
 // Fits gives the bytes that a configuration's ranks need together, as in one
 // process, and an error where that is more than there are; 0 is any number, and
 // then the bytes are not counted.
-func Fits(cfg train.Config, bytes int64) (need int64, err error) {
+func Fits(cfg spec.Config, bytes int64) (need int64, err error) {
 	if bytes == 0 {
 		return 0, nil
 	}
@@ -146,8 +146,8 @@ func checkSizes(c model.Config, sequences int) error {
 
 // builder collects the report.
 type builder struct {
-	cfg     train.Config
-	dims    mesh.Dims
+	cfg     spec.Config
+	dims    names.Dims
 	moments int
 	seqs    int // capacity of a micro-batch
 	report  *Report
@@ -173,7 +173,7 @@ func (b *builder) build() error {
 				b.report.Stages = append(b.report.Stages, b.stage(pp, chunks))
 			}
 			for dp := range b.dims.DP {
-				b.rank(mesh.Coord{DP: dp, PP: pp, TP: tp}, chunks)
+				b.rank(names.Coord{DP: dp, PP: pp, TP: tp}, chunks)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ type chunk struct {
 // chunks lays out the parts of a stage's tensor-parallel rank.
 func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 	var out []chunk
-	for v, part := range b.cfg.Plan.Parts(b.cfg.Model, mesh.Coord{PP: pp, TP: tp}) {
+	for v, part := range b.cfg.Plan.Parts(b.cfg.Model, names.Coord{PP: pp, TP: tp}) {
 		c := chunk{layout: model.NewLayout(b.cfg.Model, part), live: live[pp][v]}
 		var err error
 		if c.segs, err = parallel.Segments(b.cfg.Plan, b.cfg.Model, &c.layout); err != nil {
@@ -213,7 +213,7 @@ func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 }
 
 // rank adds one rank to the report.
-func (b *builder) rank(at mesh.Coord, chunks []chunk) {
+func (b *builder) rank(at names.Coord, chunks []chunk) {
 	id := b.dims.Rank(at)
 	m := b.memory(at.DP, chunks)
 	b.total[id], b.state[id] = m.Total, m.State
@@ -243,7 +243,7 @@ func spread(bytes []int64) Spread {
 }
 
 // groupOrder is the order of groups in tables.
-func groupOrder() []string { return []string{"dp", "tp", "kv", "pp"} }
+func groupOrder() []names.Axis { return []names.Axis{names.DP, names.TP, names.KV, names.PP} }
 
 func (b *builder) sortedTraffic() []Traffic {
 	rank := func(k trafficKey) int { return slices.Index(groupOrder(), k.group)<<20 + k.order }
@@ -257,15 +257,16 @@ func (b *builder) sortedTraffic() []Traffic {
 
 // operation is one collective or message, as a rank calls it.
 type operation struct {
-	group, op, what string
-	count           int // elements, as in comm.Record
-	times           int64
-	part            shard.Part // the rank's place in the group
+	group    names.Axis
+	op, what string
+	count    int // elements, as in comm.Record
+	times    int64
+	part     shard.Part // the rank's place in the group
 }
 
 // trafficKey joins operations of one kind; order is where they stand in a table.
 type trafficKey struct {
-	group string
+	group names.Axis
 	order int
 }
 

@@ -10,12 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -23,9 +24,9 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
-func config(t *testing.T, name, text string) train.Config {
+func config(t *testing.T, name, text string) spec.Config {
 	t.Helper()
-	c, err := train.Preset(name)
+	c, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func config(t *testing.T, name, text string) train.Config {
 	return c
 }
 
-func report(t *testing.T, c train.Config) *dryrun.Report {
+func report(t *testing.T, c spec.Config) *dryrun.Report {
 	t.Helper()
 	r, err := dryrun.New(c)
 	if err != nil {
@@ -82,7 +83,7 @@ func TestFiguresAreThoseOfARun(t *testing.T) {
 }
 
 // dry measures a run on a backend that only counts.
-func dry(t *testing.T, c train.Config) {
+func dry(t *testing.T, c spec.Config) {
 	t.Helper()
 	backends := make([]*null.Backend, c.Plan.World())
 	parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
@@ -96,7 +97,7 @@ func dry(t *testing.T, c train.Config) {
 func TestFiguresWithEvidence(t *testing.T) {
 	for _, text := range []string{"", "dp=2", "dp=3,zero=1", "dp=2,zero=2", "dp=4,zero=3,microbatches=2", "tp=2", "pp=2", "dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors"} {
 		c := config(t, "nano", text)
-		c.Evidence = train.Evidence{Digests: true, Workers: true, KeepGoing: true}
+		c.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
 		dry(t, c)
 	}
 }
@@ -121,7 +122,7 @@ func TestFits(t *testing.T) {
 
 // The same on a backend that computes: it counts its allocations itself.
 func TestFiguresAreThoseOfARunThatComputes(t *testing.T) {
-	for _, c := range []train.Config{config(t, "nano", "dp=2,tp=2,zero=2,microbatches=8"), config(t, "odd", "dp=2,tp=2,pp=2,zero=3,vocab=parallel")} {
+	for _, c := range []spec.Config{config(t, "nano", "dp=2,tp=2,zero=2,microbatches=8"), config(t, "odd", "dp=2,tp=2,pp=2,zero=3,vocab=parallel")} {
 		backends := make([]*counting, c.Plan.World())
 		parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
 			backends[r] = &counting{Backend: ref.New[float32]()}
@@ -150,7 +151,7 @@ func (c *counting) Free(b kernels.Buffer) {
 }
 
 // measure trains two steps and compares the second with the report.
-func measure(t *testing.T, c train.Config, parts train.Parts, peak func(rank int) int64) {
+func measure(t *testing.T, c spec.Config, parts train.Parts, peak func(rank int) int64) {
 	t.Helper()
 	r := report(t, c)
 	out, err := train.Run(t.Context(), c, data.Default(), parts)
@@ -187,7 +188,7 @@ func figures(k dryrun.Ranks) map[string]int64 {
 	out := map[string]int64{"weights": m.Weights, "weights peak": m.Weights + m.Gathered, "moments": m.Moments, "moments peak": m.Moments,
 		"grads peak": m.Gradients + full, "state peak": m.State, "activations": m.Activations, "activations peak": m.Activations, "other peak": m.Work + m.TiedGradient}
 	for g, n := range k.Sent {
-		out["sent "+g] = n
+		out["sent "+string(g)] = n
 	}
 	return out
 }
@@ -203,7 +204,7 @@ func measured(events []trace.Event) map[string]int64 {
 			}
 			out[e.What+" peak"] = e.Bytes
 		case e.Kind == trace.KindComm && e.Bytes > 0:
-			out["sent "+e.Group] += e.Bytes
+			out["sent "+string(e.Group)] += e.Bytes
 		}
 	}
 	return out
@@ -212,19 +213,19 @@ func measured(events []trace.Event) map[string]int64 {
 // tables are the times and bytes by group and operation.
 func tables(r *dryrun.Report, h *trace.History) (want, got map[string][2]int64) {
 	want, got = map[string][2]int64{}, map[string][2]int64{}
-	add := func(to map[string][2]int64, group, op string, times, bytes int64) {
-		x := to[group+" "+op]
-		to[group+" "+op] = [2]int64{x[0] + times, x[1] + bytes}
+	add := func(to map[string][2]int64, group names.Axis, op string, times, bytes int64) {
+		x := to[string(group)+" "+op]
+		to[string(group)+" "+op] = [2]int64{x[0] + times, x[1] + bytes}
 	}
 	for _, x := range r.Traffic {
 		add(want, x.Group, x.Op, x.Times, x.Bytes)
 	}
 	for e := range h.All {
-		if e.Kind != trace.KindComm || e.Step != 1 || comm.WireBytes(e.Op, 1, 2) == 0 || len(e.Ranks) == 1 {
+		if e.Kind != trace.KindComm || e.Step != 1 || names.WireBytes(e.Op, 1, 2) == 0 || len(e.Ranks) == 1 {
 			continue
 		}
 		times := int64(0)
-		if e.Op == comm.OpSend || e.Ranks[0] == e.Rank {
+		if e.Op == names.OpSend || e.Ranks[0] == e.Rank {
 			times = 1
 		}
 		add(got, e.Group, e.Op, times, e.Bytes)
@@ -249,7 +250,7 @@ func TestClosedFormulas(t *testing.T) {
 	}
 }
 
-func formula(t *testing.T, c train.Config) {
+func formula(t *testing.T, c spec.Config) {
 	t.Helper()
 	r := report(t, c)
 	z := shard.ZeRO{Stage: c.Plan.Zero, DP: c.Plan.DP, Workers: r.Workers, MicroBatches: c.Plan.MicroBatches * c.Plan.DP / r.Workers, Moments: 2}
@@ -289,7 +290,7 @@ func formula(t *testing.T, c train.Config) {
 }
 
 // unitSizes are the units of the whole model, worked out from its shape.
-func unitSizes(c train.Config) []int {
+func unitSizes(c spec.Config) []int {
 	m := c.Model
 	q, kv := m.QDim(), m.KVDim()
 	block := m.Hidden*(2+2*q+2*kv+3*m.Intermediate) + map[bool]int{true: q + 2*kv}[m.QKVBias]
@@ -345,7 +346,7 @@ func TestRefusals(t *testing.T) {
 	wide := config(t, "nano", "tp=3")
 	name := config(t, "nano", "")
 	name.Optimizer = optim.Config{Name: "adam"}
-	for want, c := range map[string]train.Config{"a dry run counts up to": huge, "layers=65537": deep, "tp=3: must divide": wide, `optimizer "adam"`: name} {
+	for want, c := range map[string]spec.Config{"a dry run counts up to": huge, "layers=65537": deep, "tp=3: must divide": wide, `optimizer "adam"`: name} {
 		if _, err := dryrun.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

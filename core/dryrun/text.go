@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // maxBounds is the number of ranks up to which bounds are printed one by one.
@@ -155,7 +157,7 @@ func (r *Report) traffic(b *strings.Builder) {
 	}
 	table(b, func(w io.Writer) {
 		fmt.Fprintln(w, "group\toperation\twhat\ttimes\tbytes\t")
-		sums := map[string]int64{}
+		sums := map[names.Axis]int64{}
 		for _, t := range r.Traffic {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t\n", t.Group, t.Op, t.What, t.Times, t.Bytes)
 			sums[t.Group] += t.Bytes

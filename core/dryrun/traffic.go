@@ -1,9 +1,8 @@
 package dryrun
 
 import (
-	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -25,8 +24,8 @@ const (
 
 // send adds a rank's operations of one step and returns the bytes that it
 // sends, by group. Integer and byte collectives carry no bytes of tensors.
-func (b *builder) send(at mesh.Coord, chunks []chunk) map[string]int64 {
-	s := &sender{builder: b, at: at, sent: map[string]int64{}, sizes: b.microBatches(at.DP)}
+func (b *builder) send(at names.Coord, chunks []chunk) map[names.Axis]int64 {
+	s := &sender{builder: b, at: at, sent: map[names.Axis]int64{}, sizes: b.microBatches(at.DP)}
 	for i := range chunks {
 		c := &chunks[i]
 		s.data(c)
@@ -61,14 +60,14 @@ func (b *builder) microBatches(dp int) map[int]int64 {
 // sender adds the operations of one rank.
 type sender struct {
 	*builder
-	at    mesh.Coord
-	sent  map[string]int64
+	at    names.Coord
+	sent  map[names.Axis]int64
 	sizes map[int]int64 // micro-batches by sequences
 }
 
 // op adds an operation; one in a group of a single rank moves nothing.
 func (s *sender) op(order int, o operation) {
-	if o.part.Size == 1 && o.op != comm.OpSend {
+	if o.part.Size == 1 && o.op != names.OpSend {
 		return
 	}
 	if bytes := s.add(order, o); bytes > 0 {
@@ -82,12 +81,12 @@ func (s *sender) data(c *chunk) {
 	part := shard.Part{Index: s.at.DP, Size: s.dims.DP}
 	rounds, zero := int64(s.report.Workers/s.dims.DP), s.cfg.Plan.Zero
 	dp := func(order int, op, what string, count int, times int64) {
-		s.op(order, operation{"dp", op, what, count, times, part})
+		s.op(order, operation{names.DP, op, what, count, times, part})
 	}
 	blocks := zero == 1 && c.segs[0].Unit >= 0
 	if zero == 0 || blocks {
 		for u := range c.layout.Units {
-			dp(gradients, comm.OpAllReduce, "gradients", c.layout.Units[u].Len(), 1)
+			dp(gradients, names.OpAllReduce, "gradients", c.layout.Units[u].Len(), 1)
 		}
 	}
 	for i := range c.segs {
@@ -95,15 +94,15 @@ func (s *sender) data(c *chunk) {
 		switch {
 		case zero == 0:
 		case blocks && !seg.Source:
-			dp(weights, comm.OpBroadcast, "weights", seg.Len(), 1)
+			dp(weights, names.OpBroadcast, "weights", seg.Len(), 1)
 		case blocks:
 		case zero == 1:
-			dp(gradients, comm.OpReduceScatter, "gradients", seg.Len(), 1)
+			dp(gradients, names.OpReduceScatter, "gradients", seg.Len(), 1)
 		default:
-			dp(gradients, comm.OpReduceScatter, "gradients", seg.Len(), rounds)
+			dp(gradients, names.OpReduceScatter, "gradients", seg.Len(), rounds)
 		}
 		if (zero == 1 && !blocks || zero == 2) && !seg.Source {
-			dp(weights, comm.OpAllGather, "weights", seg.Len(), 1)
+			dp(weights, names.OpAllGather, "weights", seg.Len(), 1)
 		}
 		if zero == 3 && seg.Hi <= c.layout.Weights {
 			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.passes.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
@@ -114,7 +113,7 @@ func (s *sender) data(c *chunk) {
 		if zero >= 2 {
 			times = rounds
 		}
-		dp(lossSum, comm.OpAllReduce, "loss", 1, times)
+		dp(lossSum, names.OpAllReduce, "loss", 1, times)
 	}
 }
 
@@ -122,9 +121,9 @@ func (s *sender) data(c *chunk) {
 // whole tensors.
 func (b *builder) gatherOp() string {
 	if b.cfg.Plan.Shard == plan.ShardTensors {
-		return comm.OpBroadcast
+		return names.OpBroadcast
 	}
-	return comm.OpAllGather
+	return names.OpAllGather
 }
 
 // tensor adds the all-reduces over the tensor-parallel ranks.
@@ -138,7 +137,7 @@ func (s *sender) tensor(c *chunk) {
 	for seqs, times := range s.sizes {
 		n := seqs * cfg.SeqLen
 		tp := func(order int, what string, count int, times int64) {
-			s.op(order, operation{"tp", comm.OpAllReduce, what, count, times, part.Tensor})
+			s.op(order, operation{names.TP, names.OpAllReduce, what, count, times, part.Tensor})
 		}
 		tp(blockForward, "blocks forward", n*cfg.Hidden, shard.ForwardAllReducesPerBlock*l*times)
 		tp(blockBackward, "blocks backward", n*cfg.Hidden, shard.BackwardAllReducesPerBlock*l*times)
@@ -151,7 +150,7 @@ func (s *sender) tensor(c *chunk) {
 		}
 		if r := s.cfg.Plan.KVReplicas(*cfg); r > 1 {
 			kv := shard.Part{Index: s.at.TP % r, Size: r}
-			s.op(blockBackward, operation{"kv", comm.OpAllReduce, "keys and values backward", n * width, 2 * l * times, kv})
+			s.op(blockBackward, operation{names.KV, names.OpAllReduce, "keys and values backward", n * width, 2 * l * times, kv})
 		}
 	}
 }
@@ -173,19 +172,19 @@ func (s *sender) pipeline(c *chunk) {
 }
 
 func (s *sender) message(order int, what string, count int, times int64) {
-	s.op(order, operation{"pp", comm.OpSend, what, count, times, shard.Part{Size: 1}})
+	s.op(order, operation{names.PP, names.OpSend, what, count, times, shard.Part{Size: 1}})
 }
 
 // tied adds the exchange of a tied embedding between first and last stage.
 func (s *sender) tied(chunks []chunk) {
 	if last := &chunks[len(chunks)-1]; last.layout.Part.Last {
 		for _, n := range s.tiedGradients(s.at.DP, last) {
-			s.message(tiedGradient, "tied gradient", n, 1)
+			s.message(tiedGradient, names.TiedGradient, n, 1)
 		}
 	}
 	if first := &chunks[0]; first.layout.Part.First {
 		for _, n := range s.tiedWeights(s.at.DP, first) {
-			s.message(tiedWeight, "tied weight", n, 1)
+			s.message(tiedWeight, names.TiedWeight, n, 1)
 		}
 	}
 }

@@ -7,33 +7,13 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/null"
 )
 
-func TestCoordinatesRoundTrip(t *testing.T) {
-	for _, d := range []Dims{{1, 1, 1}, {2, 3, 4}, {5, 1, 2}, {3, 2, 1}, {16, 16, 16}} {
-		for r := range d.World() {
-			if got := d.Rank(d.Coord(r)); got != r {
-				t.Fatalf("%+v: rank %d comes back as %d", d, r, got)
-			}
-			for _, axis := range []string{"dp", "pp", "tp"} {
-				if g := d.Group(r, axis); !slices.Contains(g, r) || !slices.IsSorted(g) {
-					t.Fatalf("%+v: %s group of rank %d is %v", d, axis, r, g)
-				}
-			}
-		}
-	}
-	d := Dims{DP: 2, PP: 2, TP: 2}
-	for axis, want := range map[string][]int{"tp": {4, 5}, "pp": {5, 7}, "dp": {1, 5}} {
-		if got := d.Group(5, axis); !slices.Equal(got, want) {
-			t.Errorf("%s group of rank 5 of 2x2x2: %v, want %v", axis, got, want)
-		}
-	}
-}
-
 func TestGroupsOfAWorld(t *testing.T) {
-	d := Dims{DP: 2, PP: 3, TP: 4}
+	d := names.Dims{DP: 2, PP: 3, TP: 4}
 	be := null.New()
 	comms, err := comm.NewLocal(d.World(), func(int) kernels.Backend { return be }, comm.LocalOptions{})
 	if err != nil {
@@ -47,7 +27,7 @@ func TestGroupsOfAWorld(t *testing.T) {
 				t.Errorf("rank %d: %v", r, err)
 				return
 			}
-			for axis, c := range map[string]comm.Communicator{"dp": m.DP, "pp": m.PP, "tp": m.TP} {
+			for axis, c := range map[names.Axis]comm.Communicator{names.DP: m.DP, names.PP: m.PP, names.TP: m.TP, names.World: m.World} {
 				if got, want := c.Ranks(), d.Group(r, axis); !slices.Equal(got, want) {
 					t.Errorf("rank %d: %s group %v, want %v", r, axis, got, want)
 				}
@@ -58,7 +38,7 @@ func TestGroupsOfAWorld(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := New(context.Background(), comms[0], Dims{1, 1, 2}, 1); err == nil {
+	if _, err := New(context.Background(), comms[0], names.Dims{DP: 1, PP: 1, TP: 2}, 1); err == nil {
 		t.Error("a mesh of 2 ranks was made of a world of 24")
 	}
 }

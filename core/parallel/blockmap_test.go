@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
@@ -150,8 +150,8 @@ func TestOwnersOfStages(t *testing.T) {
 	}
 	for _, p := range sharings(4) {
 		p.PP = 2
-		first := model.NewLayout(c, p.Parts(c, mesh.Coord{})[0])
-		last := model.NewLayout(c, p.Parts(c, mesh.Coord{PP: 1})[0])
+		first := model.NewLayout(c, p.Parts(c, names.Coord{})[0])
+		last := model.NewLayout(c, p.Parts(c, names.Coord{PP: 1})[0])
 		a, err := Segments(p, c, &first)
 		if err != nil {
 			t.Fatal(err)

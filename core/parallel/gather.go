@@ -7,6 +7,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -119,7 +121,7 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 	}
 	st.uses++
 	g.s.Model.BindWeights(src, st.buf)
-	g.record("use", src)
+	g.record(names.Use, src)
 	return nil
 }
 
@@ -128,7 +130,7 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 func (g *gather) record(what string, u int) {
 	unit := &g.s.layout.Units[u]
 	ev := trace.Event{Kind: trace.KindGather, Step: g.s.step, What: what, Unit: unit.Name, Micro: g.s.item.Micro, Count: int64(unit.Len())}
-	if g.s.Poison && what != "gather" {
+	if g.s.Poison && what != names.Gather {
 		sum := new(kernels.Digest)
 		g.s.layout.Pieces(unit.Range, func(p *model.Param, local shard.Range) {
 			at := local.Shift(p.Off - unit.Lo)
@@ -150,7 +152,7 @@ func (g *gather) start(u int) error {
 		return err
 	}
 	st.buf, st.waiting = buf, true
-	g.record("gather", u)
+	g.record(names.Gather, u)
 	g.s.Queue.Submit(st.gather)
 	return nil
 }
@@ -164,7 +166,7 @@ func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 		all := buf.Range(seg.Lo-lo, seg.Hi-lo)
 		lctx := g.labels.On(ctx, s.beside(seg.Name, seg.Range))
 		root := owner(seg.Bounds)
-		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != "tensors" {
+		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != plan.ShardTensors {
 			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), seg.Bounds); err != nil {
 				return err
 			}
@@ -191,7 +193,7 @@ func (g *gather) release(u int) error {
 	if st.uses--; st.uses > 0 {
 		return nil
 	}
-	g.record("release", src)
+	g.record(names.Release, src)
 	if g.s.Poison {
 		g.s.be.Fill(st.buf, math.NaN())
 	}

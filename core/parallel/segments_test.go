@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
@@ -24,7 +24,7 @@ func layouts(t *testing.T, f func(name string, c model.Config, p plan.Plan, l *m
 					p := plan.Plan{TP: tp, PP: pp, Vocab: plan.VocabParallel}
 					for stage := range pp {
 						for r := range tp {
-							l := model.NewLayout(c, p.Parts(c, mesh.Coord{PP: stage, TP: r})[0])
+							l := model.NewLayout(c, p.Parts(c, names.Coord{PP: stage, TP: r})[0])
 							f(fmt.Sprintf("%s tied=%v tp=%d/%d stage %d/%d", name, tied, r, tp, stage, pp), c, p, &l)
 						}
 					}
@@ -121,8 +121,8 @@ func TestSourceIsCutAsTheEmbeddingElsewhere(t *testing.T) {
 	for zero := 1; zero <= 3; zero++ {
 		for _, dp := range []int{2, 3, 4} {
 			p := plan.Plan{DP: dp, PP: 2, Zero: zero}
-			first := model.NewLayout(c, p.Parts(c, mesh.Coord{})[0])
-			last := model.NewLayout(c, p.Parts(c, mesh.Coord{PP: 1})[0])
+			first := model.NewLayout(c, p.Parts(c, names.Coord{})[0])
+			last := model.NewLayout(c, p.Parts(c, names.Coord{PP: 1})[0])
 			a, err := Segments(p, c, &first)
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -156,7 +157,7 @@ func (b *base) on(ctx context.Context, name string, r shard.Range) context.Conte
 
 // label describes an operation on elements r for its record.
 func (b *base) label(name string, r shard.Range) comm.Label {
-	return comm.Label{Group: "dp", Tensor: name, Lo: int64(r.Lo), Hi: int64(r.Hi), Step: b.step}
+	return comm.Label{Group: names.DP, Tensor: name, Lo: int64(r.Lo), Hi: int64(r.Hi), Step: b.step}
 }
 
 // beside is label for an operation on Overlap.
@@ -210,9 +211,9 @@ func Segments(p plan.Plan, c model.Config, l *model.Layout) ([]Segment, error) {
 	var out []Segment
 	switch {
 	case p.Zero == 0:
-		return []Segment{{Name: "all", Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
+		return []Segment{{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
 	case p.Zero == 1 && (p.Shard == plan.ShardFlat || p.Shard == ""):
-		out = append(out, Segment{Name: "all", Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
+		out = append(out, Segment{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
 	case p.Zero == 1:
 		segs, err := blockSegments(p.Shard, l, dp)
 		if err != nil {

@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // Exact reports whether the plan gives the bits of the single worker.
@@ -31,7 +31,7 @@ func (p Plan) Unsplit(c model.Config) Plan {
 // dense model, given its weights: no tensor-parallel sum has an order of its own.
 func (p Plan) CanonicalActivations() bool {
 	p.defaults()
-	return p.Comm == comm.Tree || p.TP <= 2
+	return p.Comm == names.Tree || p.TP <= 2
 }
 
 // sums keeps of a plan what decides the order of its sums. A tree's order is
@@ -40,18 +40,18 @@ func (p Plan) CanonicalActivations() bool {
 // a ring begins to add depends on the place of an element in what is reduced.
 func (p Plan) sums(c model.Config) Plan {
 	p.defaults()
-	if p.Comm == comm.Tree || max(p.DP, p.TP) <= 2 {
+	if p.Comm == names.Tree || max(p.DP, p.TP) <= 2 {
 		return Plan{DP: p.Workers(c)}
 	}
 	p.Schedule = ""
-	if p.Comm == comm.Star {
+	if p.Comm == names.Star {
 		p.PP, p.Virtual, p.MicroBatches, p.Shard = 0, 0, 0, ""
 		p.Zero = p.Zero / 2 * 2 // which workers a rank walks
 	}
 	switch {
 	case p.TP > 2:
 		return p
-	case p.Comm == comm.Star:
+	case p.Comm == names.Star:
 		p.TP, p.Vocab = 0, ""
 	case p.TP == 1 && p.Zero != 1 && p.Shard == ShardFlat: // units are cut alike, whoever holds them
 		p.PP, p.Virtual, p.Vocab = 0, 0, ""

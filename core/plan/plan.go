@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
@@ -49,11 +48,11 @@ type Plan struct {
 	Shard string `json:"shard,omitempty"` // "" is flat
 	// MicroBatches counts per data-parallel rank and step, a multiple of the
 	// logical workers per rank; 0 is one per logical worker.
-	MicroBatches int            `json:"microbatches,omitempty"`
-	Schedule     string         `json:"schedule,omitempty"` // "" is 1f1b
-	Virtual      int            `json:"virtual,omitempty"`  // chunks per stage of the interleaved schedule; 0 is 1
-	Vocab        string         `json:"vocab,omitempty"`    // "" is replicated
-	Comm         comm.Algorithm `json:"comm,omitempty"`     // "" is tree
+	MicroBatches int             `json:"microbatches,omitempty"`
+	Schedule     string          `json:"schedule,omitempty"` // "" is 1f1b
+	Virtual      int             `json:"virtual,omitempty"`  // chunks per stage of the interleaved schedule; 0 is 1
+	Vocab        string          `json:"vocab,omitempty"`    // "" is replicated
+	Comm         names.Algorithm `json:"comm,omitempty"`     // "" is tree
 }
 
 // Keys lists the keys of the grammar.
@@ -109,13 +108,13 @@ func (p *Plan) set(key, val string) error {
 		"shard":    {&p.Shard, []string{ShardFlat, ShardRoundRobin, ShardContiguous, ShardBalanced, ShardTensors}},
 		"schedule": {&p.Schedule, []string{OneF1B, GPipe, Interleaved}},
 		"vocab":    {&p.Vocab, []string{VocabReplicated, VocabParallel}},
-		"comm":     {&algorithm, []string{string(comm.Tree), string(comm.Ring), string(comm.Star)}},
+		"comm":     {&algorithm, []string{string(names.Tree), string(names.Ring), string(names.Star)}},
 	}[key]; ok {
 		for _, k := range w.known {
 			if k == val {
 				*w.dst = val
 				if algorithm != "" {
-					p.Comm = comm.Algorithm(algorithm)
+					p.Comm = names.Algorithm(algorithm)
 				}
 				return nil
 			}
@@ -137,7 +136,7 @@ func (p *Plan) defaults() {
 		}
 	}
 	if p.Comm == "" {
-		p.Comm = comm.Tree
+		p.Comm = names.Tree
 	}
 }
 
@@ -168,16 +167,16 @@ func (p Plan) String() string {
 	if p.Vocab != VocabReplicated {
 		s += ",vocab=" + p.Vocab
 	}
-	if p.Comm != comm.Tree {
+	if p.Comm != names.Tree {
 		s += ",comm=" + string(p.Comm)
 	}
 	return s
 }
 
 // Dims are the axes of the plan's mesh.
-func (p Plan) Dims() mesh.Dims {
+func (p Plan) Dims() names.Dims {
 	p.defaults()
-	return mesh.Dims{DP: p.DP, PP: p.PP, TP: p.TP}
+	return names.Dims{DP: p.DP, PP: p.PP, TP: p.TP}
 }
 
 // World is the number of ranks.
@@ -212,7 +211,7 @@ func (p Plan) RankWorkers(c model.Config, dpRank int) []int {
 
 // Parts lists the model parts of a rank: one, or one per chunk of the
 // interleaved schedule, in the order of the layers.
-func (p Plan) Parts(c model.Config, at mesh.Coord) []model.Part {
+func (p Plan) Parts(c model.Config, at names.Coord) []model.Part {
 	p.defaults()
 	out := make([]model.Part, p.Virtual)
 	stages := p.PP * p.Virtual

@@ -8,9 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
@@ -42,10 +41,10 @@ func TestPlansPrintAsTheyParse(t *testing.T) {
 		{"dp=1,schedule=gpipe", Plan{DP: 1, Schedule: GPipe}},
 		{"dp=1,pp=2,schedule=interleaved,virtual=2", Plan{DP: 1, PP: 2, Schedule: Interleaved, Virtual: 2}},
 		{"dp=1,tp=2,vocab=parallel", Plan{DP: 1, TP: 2, Vocab: VocabParallel}},
-		{"dp=2,comm=ring", Plan{DP: 2, Comm: comm.Ring}},
-		{"dp=2,comm=star", Plan{DP: 2, Comm: comm.Star}},
+		{"dp=2,comm=ring", Plan{DP: 2, Comm: names.Ring}},
+		{"dp=2,comm=star", Plan{DP: 2, Comm: names.Star}},
 		{"dp=8,tp=4,pp=2,zero=3,shard=tensors,microbatches=6,schedule=interleaved,virtual=2,vocab=parallel,comm=ring",
-			Plan{DP: 8, TP: 4, PP: 2, Zero: 3, Shard: ShardTensors, MicroBatches: 6, Schedule: Interleaved, Virtual: 2, Vocab: VocabParallel, Comm: comm.Ring}},
+			Plan{DP: 8, TP: 4, PP: 2, Zero: 3, Shard: ShardTensors, MicroBatches: 6, Schedule: Interleaved, Virtual: 2, Vocab: VocabParallel, Comm: names.Ring}},
 	} {
 		got, err := Parse(c.text)
 		if err != nil || got != c.want {
@@ -160,7 +159,7 @@ func TestValidateFillsDefaultsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.MicroBatches != c.microbatches || p.DP < 1 || p.TP < 1 || p.PP < 1 || p.Virtual != 1 || p.Shard != ShardFlat ||
-			p.Schedule != OneF1B || p.Vocab != VocabReplicated || p.Comm != comm.Tree {
+			p.Schedule != OneF1B || p.Vocab != VocabReplicated || p.Comm != names.Tree {
 			t.Errorf("%+v is filled to %+v", c.p, p)
 		}
 		again := p
@@ -265,7 +264,7 @@ func TestPartsHoldEveryLayerOnce(t *testing.T) {
 	for _, p := range []Plan{{}, {PP: 2}, {PP: 3}, {PP: 7}, {PP: 2, Virtual: 2, Schedule: Interleaved}, {PP: 3, Virtual: 2, Schedule: Interleaved}} {
 		stages := make([]model.Part, max(1, p.PP)*max(1, p.Virtual))
 		for s := range max(1, p.PP) {
-			for v, part := range p.Parts(c, mesh.Coord{PP: s}) {
+			for v, part := range p.Parts(c, names.Coord{PP: s}) {
 				stages[v*max(1, p.PP)+s] = part
 			}
 		}
@@ -289,7 +288,7 @@ func TestTensorParts(t *testing.T) {
 	c := nano(t)
 	for _, p := range []Plan{{TP: 4}, {TP: 4, Vocab: VocabParallel}, {TP: 1, Vocab: VocabParallel}} {
 		for r := range p.TP {
-			part := p.Parts(c, mesh.Coord{TP: r})[0]
+			part := p.Parts(c, names.Coord{TP: r})[0]
 			if want := (shard.Part{Index: r, Size: p.TP}); part.Tensor != want || part.VocabParallel != (p.Vocab == VocabParallel && p.TP > 1) {
 				t.Errorf("%s: rank %d has part %+v", p, r, part)
 			}
@@ -301,7 +300,7 @@ func TestTensorParts(t *testing.T) {
 			t.Errorf("tp=%d: %d copies of a KV head, want %d", tp, got, want)
 		}
 	}
-	if got, want := (Plan{DP: 2, PP: 3, TP: 4}).Dims(), (mesh.Dims{DP: 2, PP: 3, TP: 4}); got != want || got.World() != 24 {
+	if got, want := (Plan{DP: 2, PP: 3, TP: 4}).Dims(), (names.Dims{DP: 2, PP: 3, TP: 4}); got != want || got.World() != 24 {
 		t.Errorf("axes %+v, want %+v", got, want)
 	}
 }

@@ -1,6 +1,9 @@
 package trace
 
-import "github.com/lockstep-ml/lockstep/kernels"
+import (
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // Kind says what an event is evidence of.
 type Kind string
@@ -53,17 +56,17 @@ const (
 // are zero and left out of files. Step counts optimizer steps from 0; what
 // precedes the first step has Step -1.
 type Event struct {
-	Kind   Kind   `json:"kind"`
-	Rank   int    `json:"rank"`
-	Step   int    `json:"step"`
-	What   string `json:"what,omitempty"`
-	Tensor string `json:"tensor,omitempty"` // parameter name
-	Unit   string `json:"unit,omitempty"`   // sharding unit: "embed", "block.3", "final", "head"
-	Worker int    `json:"worker,omitempty"` // logical worker
-	Micro  int    `json:"micro,omitempty"`  // micro-batch within the rank's step
-	Op     string `json:"op,omitempty"`
-	Group  string `json:"group,omitempty"` // "dp", "tp", "pp", "world", ...
-	Ranks  []int  `json:"ranks,omitempty"` // world ranks of the group; of a diff: the two
+	Kind   Kind       `json:"kind"`
+	Rank   int        `json:"rank"`
+	Step   int        `json:"step"`
+	What   string     `json:"what,omitempty"`
+	Tensor string     `json:"tensor,omitempty"` // parameter name
+	Unit   string     `json:"unit,omitempty"`   // sharding unit: "embed", "block.3", "final", "head"
+	Worker int        `json:"worker,omitempty"` // logical worker
+	Micro  int        `json:"micro,omitempty"`  // micro-batch within the rank's step
+	Op     string     `json:"op,omitempty"`
+	Group  names.Axis `json:"group,omitempty"`
+	Ranks  []int      `json:"ranks,omitempty"` // world ranks of the group; of a diff: the two
 	// Overlap marks an operation of the group's second communicator, which works
 	// beside the computation and numbers its operations by itself.
 	Overlap bool   `json:"overlap,omitempty"`

@@ -178,7 +178,7 @@ func TestWriteGivesTheWritersError(t *testing.T) {
 	}
 }
 
-func names(t *testing.T, dir string) []string {
+func files(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -209,7 +209,7 @@ func TestWriteFileLeavesAllOrNothing(t *testing.T) {
 	if b, err := os.ReadFile(path); string(b) != "old" || err != nil {
 		t.Errorf("after an error the file holds %.20q (%v)", b, err)
 	}
-	if got := names(t, dir); !cmp.Equal(got, []string{"a"}) {
+	if got := files(t, dir); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(path, text("new", nil)); err != nil {
@@ -233,7 +233,7 @@ func TestWriteFileOverADirectory(t *testing.T) {
 	if err := WriteFile(path, write); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if got := names(t, dir); !cmp.Equal(got, []string{"taken"}) {
+	if got := files(t, dir); !cmp.Equal(got, []string{"taken"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(filepath.Join(dir, "missing", "a"), write); err == nil {

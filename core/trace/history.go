@@ -21,7 +21,7 @@ type Header struct {
 	Plan       string `json:"plan"`
 	Model      string `json:"model"`
 	Backend    string `json:"backend"`
-	// Spec replays the run: a train.Config for training, a drill's parameters
+	// Spec replays the run: a spec.Config for training, a drill's parameters
 	// for communicators.
 	Spec json.RawMessage `json:"spec,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -22,7 +23,7 @@ func (r *rank) agree(ctx context.Context, step int) error {
 	if !r.cfg.Evidence.Digests || r.dp.Size() == 1 {
 		return nil
 	}
-	ctx = r.labels.On(ctx, comm.Label{Group: "dp", Tensor: "agree", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: names.DP, Tensor: names.Agree, Step: step})
 	states := r.replicas()
 	var mine []byte
 	for _, s := range states {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -25,7 +26,7 @@ func single() train.Parts {
 // perStep is the number of allocations of a rank in a step after the first two:
 // what 20 more steps cost. On two processors, so that the records the runtime
 // keeps per processor for goroutines that wait weigh the same on every machine.
-func perStep(t *testing.T, cfg train.Config, parts train.Parts) float64 {
+func perStep(t *testing.T, cfg spec.Config, parts train.Parts) float64 {
 	t.Helper()
 	count := func(steps int) uint64 {
 		cfg.Steps = steps
@@ -116,7 +117,7 @@ func bound(t *testing.T, be kernels.Backend, m *model.Model) (w, g, m1, m2 kerne
 }
 
 // batchOf is the first sequences of a configuration's text as one micro-batch.
-func batchOf(t *testing.T, cfg train.Config, seqs int) model.Batch {
+func batchOf(t *testing.T, cfg spec.Config, seqs int) model.Batch {
 	t.Helper()
 	set, err := cfg.Set(data.Default())
 	if err != nil {
@@ -138,7 +139,7 @@ func TestPassesAndUpdateDoNotAllocate(t *testing.T) {
 	}
 }
 
-func noAllocations(t *testing.T, cfg train.Config, optimizer string) {
+func noAllocations(t *testing.T, cfg spec.Config, optimizer string) {
 	be, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -16,9 +17,9 @@ import (
 
 // config is two steps of a fixture under a plan, with digests; on short sequences
 // under the race detector.
-func config(t *testing.T, name, p string) train.Config {
+func config(t *testing.T, name, p string) spec.Config {
 	t.Helper()
-	cfg, err := train.Preset(name)
+	cfg, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func config(t *testing.T, name, p string) train.Config {
 
 // small is config on short sequences and two layers, where the fixture's size
 // adds nothing.
-func small(t *testing.T, name, p string) train.Config {
+func small(t *testing.T, name, p string) spec.Config {
 	t.Helper()
 	cfg := config(t, name, p)
 	cfg.Model.SeqLen, cfg.Model.Layers = 11, 2
@@ -47,7 +48,7 @@ func plain() train.Parts {
 }
 
 // outcome trains, and fails the test where that fails.
-func outcome(t *testing.T, cfg train.Config, parts train.Parts) *train.Outcome {
+func outcome(t *testing.T, cfg spec.Config, parts train.Parts) *train.Outcome {
 	t.Helper()
 	out, err := train.Run(t.Context(), cfg, data.Default(), parts)
 	if err != nil {
@@ -57,9 +58,9 @@ func outcome(t *testing.T, cfg train.Config, parts train.Parts) *train.Outcome {
 }
 
 // fingerprint is the state after the last step.
-func fingerprint(t *testing.T, cfg train.Config) train.Fingerprint {
+func fingerprint(t *testing.T, cfg spec.Config) spec.Fingerprint {
 	t.Helper()
-	f, err := train.FingerprintAt(outcome(t, cfg, plain()).History, cfg.Steps-1)
+	f, err := spec.FingerprintAt(outcome(t, cfg, plain()).History, cfg.Steps-1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestOneAnswer(t *testing.T) {
 }
 
 // sameAnswer compares plans with one worker; -v prints the table.
-func sameAnswer(t *testing.T, one train.Config, plans []string) {
+func sameAnswer(t *testing.T, one spec.Config, plans []string) {
 	t.Helper()
 	want := fingerprint(t, one)
 	t.Logf("%-50s %v", one.Plan, want)
@@ -108,18 +109,18 @@ func sameAnswer(t *testing.T, one train.Config, plans []string) {
 func TestOneAnswerOfOtherConfigurations(t *testing.T) {
 	for name, c := range map[string]struct {
 		fixture string
-		change  func(c *train.Config)
+		change  func(c *spec.Config)
 		plans   []string
 	}{
-		"biases": {"nano", func(c *train.Config) { c.Model.QKVBias, c.Model.LinearBias, c.Model.InitBias = true, true, 0.1 },
+		"biases": {"nano", func(c *spec.Config) { c.Model.QKVBias, c.Model.LinearBias, c.Model.InitBias = true, true, 0.1 },
 			[]string{"dp=4,zero=3", "tp=4", "dp=2,tp=2,zero=1,vocab=parallel", "dp=2,zero=2,microbatches=8"}},
-		"odd with all biases": {"odd", func(c *train.Config) { c.Model.LinearBias = true }, []string{"dp=2,zero=2", "dp=2,tp=4"}},
-		"tied nano":           {"nano", func(c *train.Config) { c.Model.Tied = true }, []string{"dp=8,zero=1", "dp=2,zero=3", "tp=2,vocab=parallel"}},
-		"untied odd":          {"odd", func(c *train.Config) { c.Model.Tied = false }, []string{"dp=4,zero=3", "tp=4,vocab=parallel"}},
-		"SGD":                 {"odd", func(c *train.Config) { c.Optimizer = optim.Config{Name: "sgd", Decay: 0.1, Clip: 0.5} }, []string{"dp=4,zero=1", "dp=2,zero=3", "dp=2,tp=2"}},
-		"no clipping":         {"odd", func(c *train.Config) { c.Optimizer.Clip, c.Optimizer.Decay = 0, -1 }, []string{"dp=4,zero=2"}},
-		"groups of one":       {"nano", func(c *train.Config) { c.Model.Groups = model.Groups{Tensor: 1, Data: 1} }, []string{"dp=1,zero=3", "dp=1,microbatches=5"}},
-		"absent workers":      {"nano", func(c *train.Config) { c.Sequences = 3 }, []string{"dp=2", "dp=2,zero=1", "dp=2,zero=2,microbatches=8", "dp=2,zero=3,tp=2"}},
+		"odd with all biases": {"odd", func(c *spec.Config) { c.Model.LinearBias = true }, []string{"dp=2,zero=2", "dp=2,tp=4"}},
+		"tied nano":           {"nano", func(c *spec.Config) { c.Model.Tied = true }, []string{"dp=8,zero=1", "dp=2,zero=3", "tp=2,vocab=parallel"}},
+		"untied odd":          {"odd", func(c *spec.Config) { c.Model.Tied = false }, []string{"dp=4,zero=3", "tp=4,vocab=parallel"}},
+		"SGD":                 {"odd", func(c *spec.Config) { c.Optimizer = optim.Config{Name: "sgd", Decay: 0.1, Clip: 0.5} }, []string{"dp=4,zero=1", "dp=2,zero=3", "dp=2,tp=2"}},
+		"no clipping":         {"odd", func(c *spec.Config) { c.Optimizer.Clip, c.Optimizer.Decay = 0, -1 }, []string{"dp=4,zero=2"}},
+		"groups of one":       {"nano", func(c *spec.Config) { c.Model.Groups = model.Groups{Tensor: 1, Data: 1} }, []string{"dp=1,zero=3", "dp=1,microbatches=5"}},
+		"absent workers":      {"nano", func(c *spec.Config) { c.Sequences = 3 }, []string{"dp=2", "dp=2,zero=1", "dp=2,zero=2,microbatches=8", "dp=2,zero=3,tp=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := small(t, c.fixture, "")
@@ -144,13 +145,13 @@ func TestStagesAgreeOutsideTheGroups(t *testing.T) {
 // bits, though the loss is as good.
 func TestAnotherOrderIsAnotherAnswer(t *testing.T) {
 	tree := outcome(t, small(t, "nano", "dp=8"), plain())
-	want, err := train.FingerprintAt(tree.History, 1)
+	want, err := spec.FingerprintAt(tree.History, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"dp=8,comm=ring", "dp=8,comm=star", "dp=3"} {
 		out := outcome(t, small(t, "nano", p), plain())
-		got, err := train.FingerprintAt(out.History, 1)
+		got, err := spec.FingerprintAt(out.History, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,17 +168,17 @@ func TestAnotherOrderIsAnotherAnswer(t *testing.T) {
 
 // Each thing that should change the numbers does.
 func TestFingerprintSeesEveryChange(t *testing.T) {
-	seen := map[train.Fingerprint]string{}
-	for name, change := range map[string]func(c *train.Config){
-		"nothing":       func(*train.Config) {},
-		"seed":          func(c *train.Config) { c.Seed = 2 },
-		"learning rate": func(c *train.Config) { c.Optimizer.LR = 1.000001e-3 },
-		"decay":         func(c *train.Config) { c.Optimizer.Decay = -1 },
-		"clip":          func(c *train.Config) { c.Optimizer.Clip = 0 },
-		"blank":         func(c *train.Config) { c.Blank = []int{0} },
-		"optimizer":     func(c *train.Config) { c.Optimizer = optim.Config{Name: "sgd"} },
-		"data groups":   func(c *train.Config) { c.Model.Groups.Data = 1 },
-		"tensor groups": func(c *train.Config) { c.Model.Groups.Tensor = 1 },
+	seen := map[spec.Fingerprint]string{}
+	for name, change := range map[string]func(c *spec.Config){
+		"nothing":       func(*spec.Config) {},
+		"seed":          func(c *spec.Config) { c.Seed = 2 },
+		"learning rate": func(c *spec.Config) { c.Optimizer.LR = 1.000001e-3 },
+		"decay":         func(c *spec.Config) { c.Optimizer.Decay = -1 },
+		"clip":          func(c *spec.Config) { c.Optimizer.Clip = 0 },
+		"blank":         func(c *spec.Config) { c.Blank = []int{0} },
+		"optimizer":     func(c *spec.Config) { c.Optimizer = optim.Config{Name: "sgd"} },
+		"data groups":   func(c *spec.Config) { c.Model.Groups.Data = 1 },
+		"tensor groups": func(c *spec.Config) { c.Model.Groups.Tensor = 1 },
 	} {
 		cfg := small(t, "nano", "")
 		cfg.Optimizer.Clip = 0.1

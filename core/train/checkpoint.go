@@ -10,8 +10,10 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -112,7 +114,7 @@ func (r *rank) digests() map[string]kernels.Digest {
 // save stores the state after a step: every rank its file, then rank 0 the
 // manifest, whose presence completes the checkpoint.
 func (r *rank) save(ctx context.Context, step int) error {
-	ctx = comm.WithLabel(ctx, comm.Label{Group: "world", Tensor: "checkpoint", Step: step})
+	ctx = comm.WithLabel(ctx, comm.Label{Group: names.World, Tensor: names.Checkpoint, Step: step})
 	root, xs := r.parts.Checkpoints.Dir, r.state(false)
 	rects := make([]checkpoint.Rect, len(xs))
 	for i := range xs {
@@ -183,7 +185,7 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 	r.counter, r.first = c.Manifest.Counter, c.Manifest.Step
 	r.log.Record(trace.Event{Kind: trace.KindResume, Step: c.Manifest.Step, Count: int64(c.Manifest.Counter)})
 	mine := r.digests()
-	ctx = comm.WithLabel(ctx, comm.Label{Group: "world", Tensor: "checkpoint", Step: -1})
+	ctx = comm.WithLabel(ctx, comm.Label{Group: names.World, Tensor: names.Checkpoint, Step: -1})
 	for _, what := range append([]string{trace.Weight}, r.opt.Moments()...) {
 		sum := []uint64{mine[what].A, mine[what].B}
 		if err := r.mesh.World.AllReduceInt(ctx, sum, kernels.Sum); err != nil {
@@ -199,7 +201,7 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 // Resumable refuses a checkpoint that cfg cannot go on from: of a run that
 // computes something else (all but plan, steps, backend and evidence must
 // agree), or at its last step already.
-func Resumable(c *checkpoint.Checkpoint, cfg Config) error {
+func Resumable(c *checkpoint.Checkpoint, cfg spec.Config) error {
 	if err := compatible(c.Manifest.Spec, cfg); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", c.Dir, err)
 	}
@@ -209,8 +211,8 @@ func Resumable(c *checkpoint.Checkpoint, cfg Config) error {
 	return nil
 }
 
-func compatible(spec json.RawMessage, cfg Config) error {
-	old, err := ParseSpec(spec)
+func compatible(stored json.RawMessage, cfg spec.Config) error {
+	old, err := spec.Parse(stored)
 	if err != nil {
 		return err
 	}

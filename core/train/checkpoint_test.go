@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -18,9 +19,9 @@ import (
 
 // runPlan trains a preset under a plan and gives the fingerprint of its last step;
 // on short sequences under the race detector.
-func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, change func(*train.Config)) (train.Fingerprint, error) {
+func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, change func(*spec.Config)) (spec.Fingerprint, error) {
 	t.Helper()
-	cfg, err := train.Preset(name)
+	cfg, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +38,9 @@ func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, chang
 	out, err := train.Run(context.Background(), cfg, data.Default(), train.Parts{Checkpoints: c,
 		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
-		return train.Fingerprint{}, err
+		return spec.Fingerprint{}, err
 	}
-	return train.FingerprintAt(out.History, steps-1)
+	return spec.FingerprintAt(out.History, steps-1)
 }
 
 // A run that is stored after 2 steps and goes on under another plan ends where
@@ -134,9 +135,9 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ck.Close()
-	for says, change := range map[string]func(*train.Config){
-		"seed": func(c *train.Config) { c.Seed++ }, "model": func(c *train.Config) { c.Model.Tied = true },
-		"optimizer": func(c *train.Config) { c.Optimizer.LR = 1 }, "sequences": func(c *train.Config) { c.Sequences = 8 },
+	for says, change := range map[string]func(*spec.Config){
+		"seed": func(c *spec.Config) { c.Seed++ }, "model": func(c *spec.Config) { c.Model.Tied = true },
+		"optimizer": func(c *spec.Config) { c.Optimizer.LR = 1 }, "sequences": func(c *spec.Config) { c.Sequences = 8 },
 	} {
 		if _, err := runPlan(t, "nano", "dp=1", 3, train.Checkpoints{Resume: ck}, change); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("resume with another %s: %v", says, err)

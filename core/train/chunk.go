@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -41,7 +42,7 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 	if c.model, err = model.New(r.be, r.cfg.Model, part, r.seqs); err != nil {
 		return nil, err
 	}
-	c.model.TP, c.model.KV = c.reducer("tp", r.mesh.TP), c.reducer("kv", r.mesh.KV)
+	c.model.TP, c.model.KV = c.reducer(names.TP, r.mesh.TP), c.reducer(names.KV, r.mesh.KV)
 	c.ev = parallel.Evidence{Recorder: r.log, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Evidence.Capture}
 	if r.cfg.Evidence.Taps {
 		c.model.Tap = c.tap
@@ -60,7 +61,7 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 
 // reducer labels the operations of a group that the model uses; nil for a group
 // of one rank.
-func (c *chunk) reducer(group string, g comm.Communicator) model.Reducer {
+func (c *chunk) reducer(group names.Axis, g comm.Communicator) model.Reducer {
 	if g.Size() == 1 {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (c *chunk) reducer(group string, g comm.Communicator) model.Reducer {
 
 type labelled struct {
 	c     *chunk
-	group string
+	group names.Axis
 	comm.Communicator
 	labels comm.Labels
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -137,11 +138,11 @@ func TestSpecReplays(t *testing.T) {
 	cfg := small(t, "odd", "dp=2,tp=2,zero=1,microbatches=4")
 	cfg.Optimizer.Decay = -1
 	first := outcome(t, cfg, plain())
-	again, err := train.ParseSpec(first.History.Header.Spec)
+	again, err := spec.Parse(first.History.Header.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := train.FingerprintAt(first.History, 1)
+	want, err := spec.FingerprintAt(first.History, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +152,9 @@ func TestSpecReplays(t *testing.T) {
 	if again.TextHash != data.Default().Hash() || again.Text != "default" {
 		t.Errorf("the spec names text %q with hash %s", again.Text, again.TextHash)
 	}
-	for _, spec := range []string{"", "[]", `{"model":{"vocab":-1}}`} {
-		if _, err := train.ParseSpec([]byte(spec)); err == nil {
-			t.Errorf("spec %q was accepted", spec)
+	for _, s := range []string{"", "[]", `{"model":{"vocab":-1}}`} {
+		if _, err := spec.Parse([]byte(s)); err == nil {
+			t.Errorf("spec %q was accepted", s)
 		}
 	}
 }
@@ -162,35 +163,35 @@ func TestFingerprintNeedsEvidence(t *testing.T) {
 	cfg := small(t, "nano", "dp=2")
 	h := outcome(t, cfg, plain()).History
 	for _, step := range []int{-1, 2} { // no loss yet; no such step
-		if _, err := train.FingerprintAt(h, step); err == nil {
+		if _, err := spec.FingerprintAt(h, step); err == nil {
 			t.Errorf("step %d has a fingerprint", step)
 		}
 	}
 	cfg.Evidence.Digests = false
-	if _, err := train.FingerprintAt(outcome(t, cfg, plain()).History, 1); err == nil {
+	if _, err := spec.FingerprintAt(outcome(t, cfg, plain()).History, 1); err == nil {
 		t.Error("a history without digests has a fingerprint")
 	}
 }
 
 func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 	for _, c := range []struct {
-		change func(*train.Config)
+		change func(*spec.Config)
 		text   data.Text
 		says   string
 	}{
-		{func(c *train.Config) { c.Plan.DP = 17 }, data.Default(), "dp=17"},
-		{func(c *train.Config) { c.Sequences = -1 }, data.Default(), "sequences=-1"},
-		{func(c *train.Config) { c.Steps = -1 }, data.Default(), "steps=-1"},
-		{func(c *train.Config) { c.Model.Vocab = 100 }, data.Default(), "must lie below the vocabulary size 100"},
-		{func(c *train.Config) { c.Blank = []int{16} }, data.Default(), "blank position 16"},
-		{func(*train.Config) {}, data.Text{Name: "short", Bytes: []byte("abc")}, "short"},
+		{func(c *spec.Config) { c.Plan.DP = 17 }, data.Default(), "dp=17"},
+		{func(c *spec.Config) { c.Sequences = -1 }, data.Default(), "sequences=-1"},
+		{func(c *spec.Config) { c.Steps = -1 }, data.Default(), "steps=-1"},
+		{func(c *spec.Config) { c.Model.Vocab = 100 }, data.Default(), "must lie below the vocabulary size 100"},
+		{func(c *spec.Config) { c.Blank = []int{16} }, data.Default(), "blank position 16"},
+		{func(*spec.Config) {}, data.Text{Name: "short", Bytes: []byte("abc")}, "short"},
 	} {
 		cfg := small(t, "nano", "")
 		c.change(&cfg)
 		_, err := train.Run(t.Context(), cfg, c.text, plain())
 		says(t, err, c.says)
 	}
-	if _, err := train.Preset("giant"); err == nil {
+	if _, err := spec.Preset("giant"); err == nil {
 		t.Error("an unknown preset was made")
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -22,7 +24,7 @@ import (
 )
 
 // run trains and checks that no goroutine outlives the run.
-func run(t *testing.T, ctx context.Context, cfg train.Config, parts train.Parts) (*train.Outcome, error) {
+func run(t *testing.T, ctx context.Context, cfg spec.Config, parts train.Parts) (*train.Outcome, error) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	out, err := train.Run(ctx, cfg, data.Default(), parts)
@@ -161,8 +163,8 @@ func (s stuck) AllReduce(ctx context.Context, _ kernels.Tensor, _ kernels.Op) er
 func TestCancelledCollectiveEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	parts := plain()
-	parts.Comm = func(rank int, group string, c comm.Communicator) comm.Communicator {
-		if rank == 3 && group == "tp" {
+	parts.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
+		if rank == 3 && group == names.TP {
 			return stuck{c, cancel}
 		}
 		return c
@@ -199,7 +201,7 @@ func TestNoTokens(t *testing.T) {
 			}}
 		}
 		out, err := run(t, t.Context(), small(t, "nano", p), parts)
-		if !errors.Is(err, train.ErrNoTokens) {
+		if !errors.Is(err, data.ErrNoTokens) {
 			t.Errorf("%s: %v", p, err)
 		}
 		for e := range out.History.All {
@@ -236,13 +238,13 @@ func TestUnequalReplicasAreNamed(t *testing.T) {
 	for _, p := range []string{"dp=2", "dp=4,zero=2"} {
 		cfg, parts := small(t, "odd", p), plain()
 		last := cfg.Plan.DP - 1
-		parts.Config = func(rank int, c train.Config) train.Config {
+		parts.Config = func(rank int, c spec.Config) spec.Config {
 			if rank == last {
 				c.Seed++
 			}
 			return c
 		}
-		parts.Comm = func(_ int, _ string, c comm.Communicator) comm.Communicator { return quiet{c} }
+		parts.Comm = func(_ int, _ names.Axis, c comm.Communicator) comm.Communicator { return quiet{c} }
 		_, err := run(t, t.Context(), cfg, parts)
 		var v [2]float32
 		l := model.NewLayout(cfg.Model, model.Whole(cfg.Model))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
@@ -192,7 +193,7 @@ func (s *stage) receive(ctx context.Context, a schedule.Action, x kernels.Tensor
 }
 
 func (s *stage) label(ctx context.Context, a schedule.Action) context.Context {
-	return s.r.labels.On(ctx, comm.Label{Group: "pp", Tensor: a.Kind.String(), Step: s.r.chunks[0].at.step})
+	return s.r.labels.On(ctx, comm.Label{Group: names.PP, Tensor: a.Kind.String(), Step: s.r.chunks[0].at.step})
 }
 
 // message records what crosses a boundary: both sides digest what they have.
@@ -200,17 +201,17 @@ func (s *stage) message(a schedule.Action, x kernels.Tensor) {
 	if !s.r.cfg.Evidence.Digests {
 		return
 	}
-	ev := trace.Event{Kind: trace.KindMessage, Step: s.r.chunks[0].at.step, Micro: a.Micro, Peer: a.Peer, Op: comm.OpRecv, What: trace.Forward,
+	ev := trace.Event{Kind: trace.KindMessage, Step: s.r.chunks[0].at.step, Micro: a.Micro, Peer: a.Peer, Op: names.OpRecv, What: trace.Forward,
 		Lo: int64(x.Rows), Hi: int64(x.Cols), Count: int64(x.Len())}
 	// The boundary is named by the virtual stage on its near side.
 	v := a.Chunk*s.r.mesh.Dims.PP + s.r.mesh.At.PP
 	switch a.Kind {
 	case schedule.SendForward:
-		ev.Op = comm.OpSend
+		ev.Op = names.OpSend
 	case schedule.RecvForward:
 		v--
 	case schedule.SendBackward:
-		ev.Op, ev.What = comm.OpSend, trace.Backward
+		ev.Op, ev.What = names.OpSend, trace.Backward
 		v--
 	case schedule.RecvBackward:
 		ev.What = trace.Backward

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,21 +10,19 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// ErrNoTokens is a step whose global batch has no valid token: the mean loss is
-// undefined and no rank steps.
-var ErrNoTokens = errors.New("the global batch has no valid token")
-
 // rank is one rank of a run.
 type rank struct {
 	id    int
-	cfg   Config
+	cfg   spec.Config
 	parts Parts
 	be    kernels.Backend
 	log   *trace.Log
@@ -130,8 +127,8 @@ func (r *rank) decorate(set *data.Set) (err error) {
 	}
 	if d := r.parts.Comm; d != nil {
 		m := r.mesh
-		m.World, m.TP, m.KV, m.PP = d(r.id, "world", m.World), d(r.id, "tp", m.TP), d(r.id, "kv", m.KV), d(r.id, "pp", m.PP)
-		m.DP, m.Overlap = d(r.id, "dp", m.DP), d(r.id, "dp", m.Overlap)
+		m.World, m.TP, m.KV, m.PP = d(r.id, names.World, m.World), d(r.id, names.TP, m.TP), d(r.id, names.KV, m.KV), d(r.id, names.PP, m.PP)
+		m.DP, m.Overlap = d(r.id, names.DP, m.DP), d(r.id, names.DP, m.Overlap)
 	}
 	r.dp, r.overlap = r.mesh.DP, r.mesh.Overlap
 	if r.parts.Source != nil {
@@ -253,13 +250,13 @@ func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item)
 	}
 	n := r.tokens[:]
 	n[0] = uint64(sum)
-	label := comm.Label{Group: "dp", Tensor: "tokens", Step: step}
+	label := comm.Label{Group: names.DP, Tensor: names.Tokens, Step: step}
 	if err := r.dp.AllReduceInt(r.labels.On(ctx, label), n, kernels.Sum); err != nil {
 		return 0, err
 	}
 	r.log.Record(trace.Event{Kind: trace.KindTokens, Step: step, Count: int64(n[0])})
 	if n[0] == 0 {
-		return 0, ErrNoTokens
+		return 0, data.ErrNoTokens
 	}
 	return int64(n[0]), nil
 }
@@ -378,7 +375,7 @@ func (r *rank) norm(ctx context.Context, step int) (float64, error) {
 	for _, c := range r.chunks {
 		c.squares(sum)
 	}
-	label := comm.Label{Group: "world", Tensor: trace.Norm, Step: step}
+	label := comm.Label{Group: names.World, Tensor: trace.Norm, Step: step}
 	if err := r.mesh.World.AllReduceInt(r.labels.On(ctx, label), sum[:], kernels.Sum); err != nil {
 		return 0, err
 	}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/mesh"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -28,7 +29,7 @@ type Outcome struct {
 // process. cfg is validated, the text's name and hash are filled in. When a
 // rank fails all others end; the error is the first rank's to fail, and the
 // outcome holds what was recorded.
-func Run(ctx context.Context, cfg Config, text Text, parts Parts) (*Outcome, error) {
+func Run(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Outcome, error) {
 	cfg.Text, cfg.TextHash = text.Name, text.Hash()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -59,18 +60,13 @@ func Run(ctx context.Context, cfg Config, text Text, parts Parts) (*Outcome, err
 	return out, errors.Join(err, merr)
 }
 
-// Set cuts the text into the configuration's sequences.
-func (c *Config) Set(text Text) (*data.Set, error) {
-	return data.New(text, data.Options{SeqLen: c.Model.SeqLen, PerStep: c.Sequences, Vocab: c.Model.Vocab, LastStep: c.LastStep, Blank: c.Blank})
-}
-
-func header(cfg Config, rank int, backend string) trace.Header {
+func header(cfg spec.Config, rank int, backend string) trace.Header {
 	return trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: rank, World: cfg.Plan.World(),
 		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: backend, Spec: cfg.Spec()}
 }
 
 // runRanks runs every rank on a goroutine and gives the first failure.
-func runRanks(ctx context.Context, cfg Config, set *data.Set, parts Parts, backends []kernels.Backend, comms []comm.Communicator, logs []*trace.Log) ([]float64, error) {
+func runRanks(ctx context.Context, cfg spec.Config, set *data.Set, parts Parts, backends []kernels.Backend, comms []comm.Communicator, logs []*trace.Log) ([]float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -89,7 +85,7 @@ func runRanks(ctx context.Context, cfg Config, set *data.Set, parts Parts, backe
 		})
 	}
 	wg.Wait()
-	last := cfg.Plan.Dims().Rank(mesh.Coord{PP: cfg.Plan.Dims().PP - 1})
+	last := cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})
 	return losses[last], first
 }
 

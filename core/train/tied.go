@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -23,7 +24,7 @@ func (r *rank) joinTied(ctx context.Context, step int) error {
 		}
 		return nil
 	}
-	ctx = r.labels.On(ctx, comm.Label{Group: "pp", Tensor: "tied gradient", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: names.PP, Tensor: names.TiedGradient, Step: step})
 	if last != nil {
 		head, _ := last.Tied(true)
 		return r.sendAll(ctx, head, 0)
@@ -60,7 +61,7 @@ func (r *rank) copyTied(ctx context.Context, step int) error {
 	if !r.cfg.Model.Tied || (first != nil && last != nil) {
 		return nil
 	}
-	ctx = r.labels.On(ctx, comm.Label{Group: "pp", Tensor: "tied weight", Step: step})
+	ctx = r.labels.On(ctx, comm.Label{Group: names.PP, Tensor: names.TiedWeight, Step: step})
 	if first != nil {
 		_, embed := first.Tied(false)
 		return r.sendAll(ctx, embed, r.mesh.PP.Size()-1)

@@ -99,7 +99,7 @@ func TestAllowed(t *testing.T) {
 		{"", "property/x_test.go", use("pgregory.net/rapid")},
 		{"", "property/commprop/x_test.go", use(module + "/property/gen")},
 		{"", "contracts/fault/x.go", "// Package p is.\npackage p\nimport \"" + module + "/core/comm\"\nvar x comm.Communicator\n"},
-		{"", "contracts/tp/x.go", "// Package p is.\npackage p\nimport \"" + module + "/core/comm\"\nvar x, y = comm.OpSend, comm.Tree\n"},
+		{"", "contracts/tp/x.go", "// Package p is.\npackage p\nimport \"" + module + "/core/comm\"\nvar x, y = names.OpSend, names.Tree\n"},
 		{"", "cmd/x/main.go", "// Command main is.\npackage main\nimport \"os\"\nfunc main() { os.Exit(1) }\n"},
 		{"", "core/x/y.go", "// Package p is.\npackage p\ntype t int\nfunc (t) init() {}\n"},
 		{"", "core/optim/x.go", "// Package p is.\npackage p\nimport \"math\"\nvar x = math.Sqrt(math.MaxFloat64)\n"},

@@ -23,7 +23,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/golden"
 	"github.com/lockstep-ml/lockstep/internal/source"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -200,7 +200,7 @@ func fixtures() (out []fixture, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := train.Preset(f[0])
+		c, err := spec.Preset(f[0])
 		if err != nil {
 			return nil, err
 		}

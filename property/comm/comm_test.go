@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 	"github.com/lockstep-ml/lockstep/property/gen"
@@ -63,7 +64,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 		gen.Check("sequences", func(t *rapid.T) {
 			n := worlds().Draw(t, "ranks")
 			ops := drawOperations(t, n)
-			hold(t, n, comm.Tree, func(ctx context.Context, r rank) error { return doAll(ctx, r, ops) })
+			hold(t, n, names.Tree, func(ctx context.Context, r rank) error { return doAll(ctx, r, ops) })
 		})
 	})
 
@@ -77,7 +78,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 					ops[color] = drawOperations(t, len(g))
 				}
 			}
-			hold(t, n, comm.Tree, func(ctx context.Context, r rank) error {
+			hold(t, n, names.Tree, func(ctx context.Context, r rank) error {
 				m := members[r.Rank()]
 				sub, err := r.Split(ctx, m.Color, m.Key)
 				if err != nil {
@@ -102,7 +103,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			n, count := worlds().Draw(t, "ranks"), sizes().Draw(t, "count")
 			seed := rapid.Uint64().Draw(t, "seed")
 			buckets := cuts(t, count, rapid.IntRange(1, 6).Draw(t, "buckets"))
-			hold(t, n, comm.Tree, func(ctx context.Context, r rank) error {
+			hold(t, n, names.Tree, func(ctx context.Context, r rank) error {
 				x := r.tensor(vector(seed, r.Rank(), count))
 				for i := range len(buckets) - 1 {
 					if err := r.AllReduce(ctx, x.Range(buckets[i], buckets[i+1]), kernels.Sum); err != nil {
@@ -119,7 +120,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			n, count := worlds().Draw(t, "ranks"), sizes().Draw(t, "count")
 			seed := rapid.Uint64().Draw(t, "seed")
 			bounds := cuts(t, count, n)
-			hold(t, n, comm.Tree, func(ctx context.Context, r rank) error {
+			hold(t, n, names.Tree, func(ctx context.Context, r rank) error {
 				x := r.tensor(vector(seed, r.Rank(), count))
 				own := x.Range(bounds[r.Rank()], bounds[r.Rank()+1])
 				if err := r.ReduceScatter(ctx, own, x, bounds, kernels.Sum); err != nil {
@@ -138,7 +139,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			n := worlds().Draw(t, "ranks")
 			ops := [2][]operation{drawOperations(t, n), drawOperations(t, n)}
 			second := rapid.SliceOfN(rapid.Bool(), n, n).Draw(t, "second queue first")
-			hold(t, n, comm.Tree, func(ctx context.Context, r rank) error {
+			hold(t, n, names.Tree, func(ctx context.Context, r rank) error {
 				var queues [2]*comm.Queue
 				var ranks [2]rank
 				for i := range queues {
@@ -168,7 +169,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			ops := drawOperations(t, n)
 			odd := rapid.IntRange(0, n-1).Draw(t, "odd rank")
 			at := rapid.IntRange(0, len(ops)-1).Draw(t, "at")
-			errs := run(n, comm.Tree, func(ctx context.Context, r rank) error {
+			errs := run(n, names.Tree, func(ctx context.Context, r rank) error {
 				if r.Rank() != odd {
 					if err := doAll(ctx, r, ops); err != nil {
 						return err
@@ -189,7 +190,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 		})
 	})
 
-	DescribeTable("pass the drill in any order where sums are exact", func(algo comm.Algorithm) {
+	DescribeTable("pass the drill in any order where sums are exact", func(algo names.Algorithm) {
 		for n := 1; n <= 8; n++ {
 			bes := make([]kernels.Backend, n)
 			for i := range bes {
@@ -200,15 +201,15 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			Expect(err).NotTo(HaveOccurred())
 			seed := uint64(GinkgoRandomSeed())
 			for _, rec := range drill.Run(context.Background(), comms, be, seed, 0) {
-				if rec.Input == drill.Integer || algo == comm.Tree {
+				if rec.Input == drill.Integer || algo == names.Tree {
 					Expect(drill.Verify(rec)).To(Succeed(), "%+v", rec)
 				}
 			}
 		}
 	},
-		Entry("tree", comm.Tree),
-		Entry("ring", comm.Ring),
-		Entry("star", comm.Star),
+		Entry("tree", names.Tree),
+		Entry("ring", names.Ring),
+		Entry("star", names.Star),
 	)
 
 	It("count every operation's bytes exactly", func() {
@@ -264,7 +265,7 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 		}
 		close(records)
 		for r := range records {
-			if r.Op == comm.OpBarrier {
+			if r.Op == names.OpBarrier {
 				Expect(r.Group).To(Equal([][]int{{0}, {2, 1}, {2, 1}}[r.Rank]))
 			}
 		}

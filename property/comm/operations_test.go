@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -26,11 +26,11 @@ type operation struct {
 // drawOperation draws an operation of a group of n ranks.
 func drawOperation(t *rapid.T, n int) operation {
 	ops := []string{
-		comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast,
-		comm.OpBarrier, comm.OpAllReduceInt, comm.OpAllGatherBytes,
+		names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast,
+		names.OpBarrier, names.OpAllReduceInt, names.OpAllGatherBytes,
 	}
 	if n > 1 {
-		ops = append(ops, comm.OpSend)
+		ops = append(ops, names.OpSend)
 	}
 	o := operation{
 		Op:        rapid.SampledFrom(ops).Draw(t, "op"),
@@ -54,15 +54,15 @@ func (o operation) do(ctx context.Context, r rank) error {
 	ranks, me := r.Ranks(), r.Rank()
 	own := vector(o.Seed, ranks[me], o.Count)
 	switch o.Op {
-	case comm.OpBarrier:
+	case names.OpBarrier:
 		return r.Barrier(ctx)
-	case comm.OpAllReduceInt, comm.OpAllGatherBytes:
+	case names.OpAllReduceInt, names.OpAllGatherBytes:
 		return o.doWords(ctx, r)
-	case comm.OpReduceScatter, comm.OpAllGather:
+	case names.OpReduceScatter, names.OpAllGather:
 		return o.doParts(ctx, r, own)
-	case comm.OpSend:
+	case names.OpSend:
 		return o.doMessage(ctx, r, own)
-	case comm.OpBroadcast:
+	case names.OpBroadcast:
 		x := r.tensor(own)
 		if err := r.Broadcast(ctx, x, o.From); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (o operation) doParts(ctx context.Context, r rank, own []float32) error {
 	if !o.InPlace {
 		part = r.tensor(own[lo:hi])
 	}
-	if o.Op == comm.OpReduceScatter {
+	if o.Op == names.OpReduceScatter {
 		if err := r.ReduceScatter(ctx, part, whole, o.Bounds, o.Reduction); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (o operation) word(rank, i int) uint64 {
 
 // doWords runs the collectives on integers and bytes.
 func (o operation) doWords(ctx context.Context, r rank) error {
-	if o.Op == comm.OpAllGatherBytes {
+	if o.Op == names.OpAllGatherBytes {
 		all, err := r.AllGatherBytes(ctx, o.bytes(r.Ranks()[r.Rank()]))
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -22,7 +23,7 @@ type rank struct {
 }
 
 // run makes a world and runs f on all its ranks; it returns their errors.
-func run(size int, algo comm.Algorithm, f func(ctx context.Context, r rank) error) []error {
+func run(size int, algo names.Algorithm, f func(ctx context.Context, r rank) error) []error {
 	bes := make([]kernels.Backend, size)
 	for i := range bes {
 		bes[i] = ref.New[float32]()
@@ -44,7 +45,7 @@ func run(size int, algo comm.Algorithm, f func(ctx context.Context, r rank) erro
 }
 
 // hold fails the property unless f succeeds on all ranks.
-func hold(t *rapid.T, size int, algo comm.Algorithm, f func(ctx context.Context, r rank) error) {
+func hold(t *rapid.T, size int, algo names.Algorithm, f func(ctx context.Context, r rank) error) {
 	for i, err := range run(size, algo, f) {
 		if err != nil {
 			t.Fatalf("rank %d: %v", i, err)

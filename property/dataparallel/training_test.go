@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -22,8 +23,8 @@ const leastVocab = '\n' + 1
 
 // drawTraining draws a model, an optimizer, and a global batch: 1 to 20
 // sequences, fewer than workers or not, some of them blank.
-func drawTraining(t *rapid.T) train.Config {
-	c := train.Config{Model: gen.Config(t, leastVocab), Seed: rapid.Uint64().Draw(t, "seed"), Steps: 2}
+func drawTraining(t *rapid.T) spec.Config {
+	c := spec.Config{Model: gen.Config(t, leastVocab), Seed: rapid.Uint64().Draw(t, "seed"), Steps: 2}
 	c.Evidence.Digests = true
 	c.Sequences = rapid.IntRange(1, 20).Draw(t, "sequences")
 	for i := 1; i < c.Sequences; i++ {
@@ -42,7 +43,7 @@ func drawTraining(t *rapid.T) train.Config {
 // drawText draws a text of at least one step, in paragraphs of unequal length:
 // so sequences have unequal numbers of valid tokens. Where the last step is
 // padded, it may be shorter than the batch.
-func drawText(t *rapid.T, c train.Config) data.Text {
+func drawText(t *rapid.T, c spec.Config) data.Text {
 	letter := rapid.Map(rapid.IntRange(0, c.Model.Vocab-2), func(i int) byte {
 		if i >= '\n' {
 			i++
@@ -58,19 +59,19 @@ func drawText(t *rapid.T, c train.Config) data.Text {
 }
 
 // drawMicroBatches draws a number of micro-batches that the plan allows.
-func drawMicroBatches(t *rapid.T, c train.Config, p plan.Plan) int {
+func drawMicroBatches(t *rapid.T, c spec.Config, p plan.Plan) int {
 	return p.Workers(c.Model) / max(1, p.DP) * rapid.IntRange(1, 3).Draw(t, "micro-batches per worker")
 }
 
 // answer trains under a plan.
-func answer(t *rapid.T, c train.Config, text data.Text, p plan.Plan) train.Fingerprint {
+func answer(t *rapid.T, c spec.Config, text data.Text, p plan.Plan) spec.Fingerprint {
 	c.Plan = p
 	out, err := train.Run(context.Background(), c, text, train.Parts{Deadline: 20 * time.Second,
 		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
-	f, err := train.FingerprintAt(out.History, c.Steps-1)
+	f, err := spec.FingerprintAt(out.History, c.Steps-1)
 	if err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
@@ -78,7 +79,7 @@ func answer(t *rapid.T, c train.Config, text data.Text, p plan.Plan) train.Finge
 }
 
 // equal fails the property where two plans have different answers.
-func equal(t *rapid.T, p plan.Plan, got train.Fingerprint, q plan.Plan, want train.Fingerprint) {
+func equal(t *rapid.T, p plan.Plan, got spec.Fingerprint, q plan.Plan, want spec.Fingerprint) {
 	if got != want {
 		t.Fatalf("%s: %v\n%s: %v", p, got, q, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -18,8 +19,8 @@ import (
 // Training draws a small model of the given numbers of layers, an optimizer and
 // a global batch: fewer sequences than logical workers or more, some of them
 // without a valid token. It records digests and takes two steps.
-func Training(t *rapid.T, layers *rapid.Generator[int]) train.Config {
-	c := train.Config{Model: Config(t, '\n'+1), Seed: rapid.Uint64().Draw(t, "seed"), Steps: 2}
+func Training(t *rapid.T, layers *rapid.Generator[int]) spec.Config {
+	c := spec.Config{Model: Config(t, '\n'+1), Seed: rapid.Uint64().Draw(t, "seed"), Steps: 2}
 	c.Model.Layers = layers.Draw(t, "layers")
 	c.Sequences = rapid.IntRange(1, 17).Draw(t, "sequences")
 	for i := 1; i < c.Sequences; i++ { // one sequence at least has valid tokens
@@ -35,7 +36,7 @@ func Training(t *rapid.T, layers *rapid.Generator[int]) train.Config {
 
 // Text draws a text that is long enough for one step of c, in paragraphs of
 // unequal length: so sequences have unequal numbers of valid tokens.
-func Text(t *rapid.T, c train.Config) data.Text {
+func Text(t *rapid.T, c spec.Config) data.Text {
 	letter := rapid.Map(rapid.IntRange(0, c.Model.Vocab-2), func(i int) byte {
 		if i >= '\n' {
 			i++ // line ends separate paragraphs
@@ -56,7 +57,7 @@ const maxWorld = 24
 // Plan draws a plan that fits c, along the given axes: any number of
 // data-parallel ranks up to 8, ZeRO stages with their forms, schedules with
 // fewer micro-batches than stages or more.
-func Plan(t *rapid.T, c train.Config, axes Axes) plan.Plan {
+func Plan(t *rapid.T, c spec.Config, axes Axes) plan.Plan {
 	var p plan.Plan
 	left := maxWorld
 	size := func(name string, most int) int {
@@ -88,11 +89,11 @@ func Plan(t *rapid.T, c train.Config, axes Axes) plan.Plan {
 }
 
 // MicroBatches draws a number of micro-batches that the plan allows.
-func MicroBatches(t *rapid.T, c train.Config, p plan.Plan) int {
+func MicroBatches(t *rapid.T, c spec.Config, p plan.Plan) int {
 	return p.Workers(c.Model) / max(1, p.DP) * rapid.IntRange(1, 3).Draw(t, "micro-batches per worker")
 }
 
-func drawSchedule(t *rapid.T, c train.Config, p *plan.Plan) {
+func drawSchedule(t *rapid.T, c spec.Config, p *plan.Plan) {
 	known := []string{plan.OneF1B, plan.GPipe}
 	if p.PP > 1 && c.Model.Layers >= 2*p.PP {
 		known = append(known, plan.Interleaved)
@@ -111,7 +112,7 @@ func drawZero(t *rapid.T, p *plan.Plan) {
 }
 
 // Run trains c under a plan and fails the property where that fails.
-func Run(t *rapid.T, c train.Config, text data.Text, p plan.Plan, parts train.Parts) *train.Outcome {
+func Run(t *rapid.T, c spec.Config, text data.Text, p plan.Plan, parts train.Parts) *train.Outcome {
 	c.Plan = p
 	if parts.Backend == nil {
 		parts.Backend = func(int) (kernels.Backend, error) { return ref.New[float32](), nil }
@@ -125,13 +126,13 @@ func Run(t *rapid.T, c train.Config, text data.Text, p plan.Plan, parts train.Pa
 }
 
 // Answer is the state after the last step of c under a plan.
-func Answer(t *rapid.T, c train.Config, text data.Text, p plan.Plan) train.Fingerprint {
+func Answer(t *rapid.T, c spec.Config, text data.Text, p plan.Plan) spec.Fingerprint {
 	return AnswerOf(t, c, Run(t, c, text, p, train.Parts{}))
 }
 
 // AnswerOf is the state after the last step of an outcome of c.
-func AnswerOf(t *rapid.T, c train.Config, out *train.Outcome) train.Fingerprint {
-	f, err := train.FingerprintAt(out.History, c.Steps-1)
+func AnswerOf(t *rapid.T, c spec.Config, out *train.Outcome) spec.Fingerprint {
+	f, err := spec.FingerprintAt(out.History, c.Steps-1)
 	if err != nil {
 		t.Fatalf("%s: %v", out.History.Header.Plan, err)
 	}
@@ -139,7 +140,7 @@ func AnswerOf(t *rapid.T, c train.Config, out *train.Outcome) train.Fingerprint 
 }
 
 // Same fails the property where two plans have different answers.
-func Same(t *rapid.T, p plan.Plan, got train.Fingerprint, q plan.Plan, want train.Fingerprint) {
+func Same(t *rapid.T, p plan.Plan, got spec.Fingerprint, q plan.Plan, want spec.Fingerprint) {
 	if got != want {
 		t.Fatalf("%s: %v\n%s: %v", p, got, q, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/mesh"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -23,7 +24,7 @@ func runParts(t *rapid.T, c model.Config, p plan.Plan, seed uint64, b model.Batc
 	parts := make([]*part[float32], p.TP)
 	for r := range parts {
 		var err error
-		if parts[r], err = newPart[float32](c, p.Parts(c, mesh.Coord{TP: r})[0], seed, b.Seqs); err != nil {
+		if parts[r], err = newPart[float32](c, p.Parts(c, names.Coord{TP: r})[0], seed, b.Seqs); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"pgregory.net/rapid"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -134,7 +134,7 @@ func checkBoundaries(t *rapid.T, p plan.Plan, h *trace.History) {
 		t.Fatalf("%s: %d messages in two steps, want %d", p, len(sides), want)
 	}
 	for k, s := range sides {
-		sent, received := s[comm.OpSend], s[comm.OpRecv]
+		sent, received := s[names.OpSend], s[names.OpRecv]
 		if sent.Digest == nil || received.Digest == nil || *sent.Digest != *received.Digest || sent.Count != received.Count {
 			t.Fatalf("%s: %+v: sent %v, received %v", p, k, digest(sent), digest(received))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -21,23 +22,23 @@ var campaign = flag.Bool("campaign", false, "run every variant under every plan"
 
 // answer trains a configuration under a plan and gives the state after its last
 // step.
-func answer(t *testing.T, cfg train.Config, text string) (train.Fingerprint, error) {
+func answer(t *testing.T, cfg spec.Config, text string) (spec.Fingerprint, error) {
 	t.Helper()
 	var err error
 	if cfg.Plan, err = plan.Parse(text); err != nil {
-		return train.Fingerprint{}, err
+		return spec.Fingerprint{}, err
 	}
 	out, err := train.Run(t.Context(), cfg, data.Default(),
 		train.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
-		return train.Fingerprint{}, err
+		return spec.Fingerprint{}, err
 	}
-	return train.FingerprintAt(out.History, cfg.Steps-1)
+	return spec.FingerprintAt(out.History, cfg.Steps-1)
 }
 
 // sameAnswer prints the table of plans with their fingerprints and fails where
 // one is not what is wanted.
-func sameAnswer(t *testing.T, cfg train.Config, want train.Fingerprint, plans []string) {
+func sameAnswer(t *testing.T, cfg spec.Config, want spec.Fingerprint, plans []string) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, text := range plans {
@@ -57,9 +58,9 @@ func sameAnswer(t *testing.T, cfg train.Config, want train.Fingerprint, plans []
 	}
 }
 
-func preset(t *testing.T, name string, steps int) train.Config {
+func preset(t *testing.T, name string, steps int) spec.Config {
 	t.Helper()
-	cfg, err := train.Preset(name)
+	cfg, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func (v variant) String() string {
 	return fmt.Sprintf("odd=%v sgd=%v tied=%v clip=%v vocab=%v", v.fixture, v.sgd, v.tied, v.clip, v.vocab)
 }
 
-func (v variant) config(t *testing.T) (train.Config, fixture) {
+func (v variant) config(t *testing.T) (spec.Config, fixture) {
 	f := fixtures()[0]
 	if v.fixture {
 		f = fixtures()[1]

@@ -7,9 +7,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -37,7 +38,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 				c := gen.Training(t, rapid.IntRange(1, 4))
 				text := gen.Text(t, c)
 				p := gen.Plan(t, c, all())
-				p.Comm = rapid.SampledFrom([]comm.Algorithm{comm.Ring, comm.Star}).Draw(t, "comm")
+				p.Comm = rapid.SampledFrom([]names.Algorithm{names.Ring, names.Star}).Draw(t, "comm")
 				others := []plan.Plan{p.Unsplit(c.Model)}
 				if q := recast(t, c, p); q.Validate(c.Model, c.Sequences) == nil {
 					others = append(others, q)
@@ -104,7 +105,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 	})
 
 // recast changes some of a plan.
-func recast(t *rapid.T, c train.Config, p plan.Plan) plan.Plan {
+func recast(t *rapid.T, c spec.Config, p plan.Plan) plan.Plan {
 	q := gen.Plan(t, c, all())
 	q.DP, q.Comm, q.MicroBatches = p.DP, p.Comm, 0
 	for _, f := range []struct {
@@ -123,7 +124,7 @@ func recast(t *rapid.T, c train.Config, p plan.Plan) plan.Plan {
 }
 
 // checkRank compares a rank's second step with the dry run's figures.
-func checkRank(t *rapid.T, c train.Config, want dryrun.Ranks, id int, events []trace.Event, allocated int64) {
+func checkRank(t *rapid.T, c spec.Config, want dryrun.Ranks, id int, events []trace.Event, allocated int64) {
 	if allocated != want.Memory.Total {
 		t.Fatalf("%s: rank %d allocates %d bytes, the dry run says %d", c.Plan, id, allocated, want.Memory.Total)
 	}
@@ -134,7 +135,7 @@ func checkRank(t *rapid.T, c train.Config, want dryrun.Ranks, id int, events []t
 	for _, e := range events {
 		switch {
 		case e.Step != 1:
-		case e.Kind == trace.KindComm && e.Op != comm.OpRecv:
+		case e.Kind == trace.KindComm && e.Op != names.OpRecv:
 			sent += e.Bytes
 		case e.Kind == trace.KindMemory && e.What == "state" && e.Bytes != want.Memory.State:
 			t.Fatalf("%s: rank %d has at most %d bytes of state, the dry run says %d", c.Plan, id, e.Bytes, want.Memory.State)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -51,7 +51,7 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 
 // Text opens a training text: "" and "default" are the built-in one, anything
 // else is a file.
-func Text(name string) (train.Text, error) {
+func Text(name string) (data.Text, error) {
 	if name == "" || name == "default" {
 		return data.Default(), nil
 	}
@@ -63,16 +63,16 @@ const maxConfigFile = 1 << 20
 
 // Preset is the training configuration of a named model, or of the model
 // described by a JSON file whose name ends in .json.
-func Preset(name string) (train.Config, error) {
+func Preset(name string) (spec.Config, error) {
 	if !strings.HasSuffix(name, ".json") {
-		return train.Preset(name)
+		return spec.Preset(name)
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return train.Config{}, fmt.Errorf("config: %w", err)
+		return spec.Config{}, fmt.Errorf("config: %w", err)
 	}
 	defer f.Close()
-	c := train.Config{Text: "default", Seed: 1}
+	c := spec.Config{Text: "default", Seed: 1}
 	dec := json.NewDecoder(io.LimitReader(f, maxConfigFile))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c.Model); err != nil {

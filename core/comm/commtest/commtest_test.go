@@ -6,13 +6,14 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 func host(int) kernels.Backend { return commtest.Host{} }
 
 func TestLocal(t *testing.T) {
-	for _, algo := range []comm.Algorithm{comm.Tree, comm.Ring, comm.Star} {
+	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
 		t.Run(string(algo), func(t *testing.T) {
 			open := func(t testing.TB, size int) []comm.Communicator {
 				comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
@@ -21,7 +22,7 @@ func TestLocal(t *testing.T) {
 				}
 				return comms
 			}
-			commtest.Run(t, open, host, algo == comm.Tree)
+			commtest.Run(t, open, host, algo == names.Tree)
 		})
 	}
 }

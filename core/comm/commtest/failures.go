@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -128,8 +129,8 @@ func checkMismatch(r Reporter, s Suite) {
 		most, last op
 		says       []string
 	}{
-		{"operation", barrier, reduce(2, kernels.Sum), []string{comm.OpBarrier, comm.OpAllReduce}},
-		{"element type", integers, reduce(2, kernels.Sum), []string{comm.OpAllReduceInt, comm.OpAllReduce}},
+		{"operation", barrier, reduce(2, kernels.Sum), []string{names.OpBarrier, names.OpAllReduce}},
+		{"element type", integers, reduce(2, kernels.Sum), []string{names.OpAllReduceInt, names.OpAllReduce}},
 		{"size", reduce(2, kernels.Sum), reduce(3, kernels.Sum), []string{" 2 ", " 3 "}},
 		{"empty or not", reduce(0, kernels.Sum), reduce(1, kernels.Sum), []string{" 0 ", " 1 "}},
 		{"reduction", reduce(2, kernels.Sum), reduce(2, kernels.Max), []string{"sum", "max"}},
@@ -191,17 +192,17 @@ type waiting struct {
 // waits lists operations of ranks 0 and 2 that need rank peer.
 func waits(peer int) []waiting {
 	return []waiting{
-		{comm.OpBarrier, func(ctx context.Context, k rank) error { return k.Barrier(ctx) }},
-		{comm.OpAllReduce, func(ctx context.Context, k rank) error { return k.AllReduce(ctx, k.vector(1, 2), kernels.Sum) }},
-		{comm.OpAllGatherBytes, func(ctx context.Context, k rank) error {
+		{names.OpBarrier, func(ctx context.Context, k rank) error { return k.Barrier(ctx) }},
+		{names.OpAllReduce, func(ctx context.Context, k rank) error { return k.AllReduce(ctx, k.vector(1, 2), kernels.Sum) }},
+		{names.OpAllGatherBytes, func(ctx context.Context, k rank) error {
 			_, err := k.AllGatherBytes(ctx, []byte{1})
 			return err
 		}},
-		{comm.OpSplit, func(ctx context.Context, k rank) error {
+		{names.OpSplit, func(ctx context.Context, k rank) error {
 			_, err := k.Split(ctx, 0, 0)
 			return err
 		}},
-		{comm.OpRecv, func(ctx context.Context, k rank) error {
+		{names.OpRecv, func(ctx context.Context, k rank) error {
 			if k.Rank() == peer {
 				return k.Barrier(ctx)
 			}

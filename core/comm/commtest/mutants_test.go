@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // reports collects what a check finds.
@@ -27,7 +28,7 @@ func (r *reports) Errorf(format string, args ...any) {
 
 // suite opens worlds of the algorithm with a defect on every rank, which wait
 // for each other until the deadline.
-func suite(algo comm.Algorithm, deadline time.Duration, f func(m *mutant) overrides) commtest.Suite {
+func suite(algo names.Algorithm, deadline time.Duration, f func(m *mutant) overrides) commtest.Suite {
 	return commtest.Suite{
 		Canonical: true,
 		Backend:   host,
@@ -61,7 +62,7 @@ func TestDefectsAreCaught(t *testing.T) {
 			t.Parallel()
 			for _, check := range d.checks {
 				var r reports
-				find(t, check).Run(&r, suite(comm.Tree, 400*time.Millisecond, d.f))
+				find(t, check).Run(&r, suite(names.Tree, 400*time.Millisecond, d.f))
 				if len(r.lines) == 0 {
 					t.Errorf("check %q does not see it", check)
 				}
@@ -71,7 +72,7 @@ func TestDefectsAreCaught(t *testing.T) {
 }
 
 func TestLeftFoldIsNotCanonical(t *testing.T) {
-	for _, algo := range []comm.Algorithm{comm.Star, comm.Ring} {
+	for _, algo := range []names.Algorithm{names.Star, names.Ring} {
 		var r reports
 		find(t, "results").Run(&r, suite(algo, 10*time.Second, nil))
 		if !strings.Contains(strings.Join(r.lines, "\n"), string("order inputs")) {
@@ -98,7 +99,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 func TestSuiteAcceptsTheTree(t *testing.T) {
 	for _, c := range commtest.Checks() {
 		var r reports
-		c.Run(&r, suite(comm.Tree, 10*time.Second, func(*mutant) overrides { return overrides{} }))
+		c.Run(&r, suite(names.Tree, 10*time.Second, func(*mutant) overrides { return overrides{} }))
 		if len(r.lines) > 0 {
 			t.Errorf("%s: %q", c.Name, r.lines)
 		}

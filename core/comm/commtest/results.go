@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -55,7 +56,7 @@ func (s Suite) judge(r Reporter, records []drill.Record) {
 		err := drill.Verify(rec)
 		if err != nil && !s.Canonical && rec.Input == drill.Order && rec.Err == "" {
 			err = nil
-			if first, ok := agreed[rec.Seed]; ok && rec.Op == comm.OpAllReduce && first.Digest != rec.Digest {
+			if first, ok := agreed[rec.Seed]; ok && rec.Op == names.OpAllReduce && first.Digest != rec.Digest {
 				err = fmt.Errorf("digest %v, but %v on rank %d", rec.Digest, first.Digest, first.Rank)
 			}
 			agreed[rec.Seed] = rec

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
 	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -19,7 +20,7 @@ const seed = 7
 
 func host(int) kernels.Backend { return commtest.Host{} }
 
-func world(t testing.TB, size int, algo comm.Algorithm) []comm.Communicator {
+func world(t testing.TB, size int, algo names.Algorithm) []comm.Communicator {
 	t.Helper()
 	comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
 	if err != nil {
@@ -38,7 +39,7 @@ func plan(size, level int) (all []drill.Record) {
 // A run of the tree is the plan plus the expected digests, record by record.
 func TestRunGivesThePlan(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 6, 8} {
-		got := drill.Run(t.Context(), world(t, size, comm.Tree), host, seed, 0)
+		got := drill.Run(t.Context(), world(t, size, names.Tree), host, seed, 0)
 		want := plan(size, 0)
 		if len(got) != len(want) {
 			t.Fatalf("world of %d: %d records, planned are %d", size, len(got), len(want))
@@ -56,7 +57,7 @@ func TestRunGivesThePlan(t *testing.T) {
 }
 
 func TestThoroughRun(t *testing.T) {
-	for _, r := range drill.Run(t.Context(), world(t, 2, comm.Tree), host, seed, 1) {
+	for _, r := range drill.Run(t.Context(), world(t, 2, names.Tree), host, seed, 1) {
 		if err := drill.Verify(r); err != nil {
 			t.Fatalf("%+v: %v", r, err)
 		}
@@ -65,7 +66,7 @@ func TestThoroughRun(t *testing.T) {
 
 // Other orders of addition fail on Order inputs and on nothing else.
 func TestOrderShowsOnlyInOrderInputs(t *testing.T) {
-	for _, algo := range []comm.Algorithm{comm.Ring, comm.Star} {
+	for _, algo := range []names.Algorithm{names.Ring, names.Star} {
 		bad := 0
 		for _, r := range drill.Run(t.Context(), world(t, 5, algo), host, seed, 0) {
 			err := drill.Verify(r)
@@ -101,23 +102,23 @@ func TestPlanHasEveryOperation(t *testing.T) {
 	}
 	var want []variant
 	for _, op := range []string{
-		comm.OpAllReduce, comm.OpReduceScatter, comm.OpAllGather, comm.OpBroadcast, comm.OpSend, comm.OpRecv,
-		comm.OpAllReduceInt, comm.OpAllGatherBytes, comm.OpBarrier,
+		names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpSend, names.OpRecv,
+		names.OpAllReduceInt, names.OpAllGatherBytes, names.OpBarrier,
 	} {
 		want = append(want, variant{op: op}, variant{op: op, whole: true}, variant{op: op, empty: true})
-		if op != comm.OpBarrier {
+		if op != names.OpBarrier {
 			want = append(want, variant{op: op, uneven: true})
 		}
 	}
 	for _, in := range []drill.Input{drill.Integer, drill.Order} {
 		for _, op := range []string{"sum", "max"} {
-			want = append(want, variant{op: comm.OpAllReduce, reduction: op, input: in, in: true})
+			want = append(want, variant{op: names.OpAllReduce, reduction: op, input: in, in: true})
 			for i := range 4 {
-				want = append(want, variant{op: comm.OpReduceScatter, reduction: op, input: in, bounds: i%2 == 1, in: i/2 == 1})
+				want = append(want, variant{op: names.OpReduceScatter, reduction: op, input: in, bounds: i%2 == 1, in: i/2 == 1})
 			}
 		}
 	}
-	want = append(want, variant{op: comm.OpSplit}, variant{op: comm.OpBroadcast, peerIsNotFirst: true})
+	want = append(want, variant{op: names.OpSplit}, variant{op: names.OpBroadcast, peerIsNotFirst: true})
 	for _, v := range want {
 		if !seen[v] {
 			t.Errorf("the plan lacks %+v", v)
@@ -156,7 +157,7 @@ func TestExpectReadsTheRecord(t *testing.T) {
 
 // Sums and maxima over a group are told from the elements of its ranks.
 func TestExpectOfIntegers(t *testing.T) {
-	r := drill.Record{Op: comm.OpAllReduceInt, Group: []int{0}, Peer: -1, Reduction: "sum", Input: drill.Integer, Count: 1, Seed: 3}
+	r := drill.Record{Op: names.OpAllReduceInt, Group: []int{0}, Peer: -1, Reduction: "sum", Input: drill.Integer, Count: 1, Seed: 3}
 	one := r
 	one.Group = []int{0, 1}
 	other := r
@@ -172,7 +173,7 @@ func TestExpectOfIntegers(t *testing.T) {
 }
 
 func TestVerifyRefuses(t *testing.T) {
-	good := drill.Record{Op: comm.OpBroadcast, Rank: 1, Group: []int{0, 1}, Reduction: "sum", Input: drill.Integer, Count: 3, InPlace: true}
+	good := drill.Record{Op: names.OpBroadcast, Rank: 1, Group: []int{0, 1}, Reduction: "sum", Input: drill.Integer, Count: 3, InPlace: true}
 	good.Digest = drill.Expect(good)
 	if err := drill.Verify(good); err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"long":         func(r *drill.Record) { r.Count = 1 << 40 },
 		"input":        func(r *drill.Record) { r.Input = "" },
 		"reduction":    func(r *drill.Record) { r.Reduction = "min" },
-		"bounds":       func(r *drill.Record) { r.Op, r.Bounds = comm.OpAllGather, []int{0, 4, 3} },
+		"bounds":       func(r *drill.Record) { r.Op, r.Bounds = names.OpAllGather, []int{0, 4, 3} },
 	} {
 		r := good
 		change(&r)
@@ -207,7 +208,7 @@ func TestVerifyRefuses(t *testing.T) {
 func TestRunStopsAtTheFirstError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	records := drill.Run(ctx, world(t, 2, comm.Tree), host, seed, 0)
+	records := drill.Run(ctx, world(t, 2, names.Tree), host, seed, 0)
 	if len(records) != 2 {
 		t.Fatalf("%d records, want one of each rank", len(records))
 	}
@@ -219,7 +220,7 @@ func TestRunStopsAtTheFirstError(t *testing.T) {
 }
 
 func TestRecordsSurviveJSON(t *testing.T) {
-	records := drill.Run(t.Context(), world(t, 2, comm.Tree), host, seed, 0)
+	records := drill.Run(t.Context(), world(t, 2, names.Tree), host, seed, 0)
 	b, err := json.Marshal(records)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -28,14 +29,14 @@ func Expect(r Record) kernels.Digest {
 	var d digester
 	me := slices.Index(r.Group, r.Rank)
 	switch r.Op {
-	case comm.OpBarrier:
-	case comm.OpSplit:
+	case names.OpBarrier:
+	case names.OpSplit:
 		d.group(r.Group, me)
-	case comm.OpAllReduceInt:
+	case names.OpAllReduceInt:
 		for i := range r.Count {
 			d.word(i, r.expectWord(i))
 		}
-	case comm.OpAllGatherBytes:
+	case names.OpAllGatherBytes:
 		for g, rank := range r.Group {
 			d.bytes(g, r.bytes(rank))
 		}
@@ -76,16 +77,16 @@ func (r Record) check() error {
 		return fmt.Errorf("reduction %q: want %s or %s", r.Reduction, kernels.Sum, kernels.Max)
 	}
 	switch r.Op {
-	case comm.OpBroadcast, comm.OpSend, comm.OpRecv:
+	case names.OpBroadcast, names.OpSend, names.OpRecv:
 		if !slices.Contains(r.Group, r.Peer) {
 			return fmt.Errorf("%s with rank %d, which is not in group %v", r.Op, r.Peer, r.Group)
 		}
-	case comm.OpReduceScatter, comm.OpAllGather:
+	case names.OpReduceScatter, names.OpAllGather:
 		if r.Bounds != nil {
 			_, err := comm.CheckBounds(r.Bounds, r.Count, n)
 			return err
 		}
-	case comm.OpAllReduce, comm.OpAllReduceInt, comm.OpAllGatherBytes, comm.OpBarrier, comm.OpSplit:
+	case names.OpAllReduce, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpBarrier, names.OpSplit:
 	default:
 		return fmt.Errorf("operation %q is unknown", r.Op)
 	}
@@ -95,12 +96,12 @@ func (r Record) check() error {
 // expectTensor digests the right contents of the result's buffer.
 func (r Record) expectTensor(d *digester, me int) {
 	lo, hi := 0, r.Count
-	if r.Op == comm.OpReduceScatter {
+	if r.Op == names.OpReduceScatter {
 		p := r.part(me)
 		lo, hi = p.Lo, p.Hi
 	}
 	base := guards
-	if r.Op == comm.OpReduceScatter && !r.InPlace {
+	if r.Op == names.OpReduceScatter && !r.InPlace {
 		base -= lo // dst is a buffer of its own
 	}
 	for i := lo; i < hi; i++ {
@@ -120,11 +121,11 @@ func (r Record) expectTensor(d *digester, me int) {
 func (r Record) expectElement(i int) float32 {
 	s := r.source()
 	switch r.Op {
-	case comm.OpBroadcast, comm.OpRecv:
+	case names.OpBroadcast, names.OpRecv:
 		return s.value(r.Peer, i)
-	case comm.OpSend:
+	case names.OpSend:
 		return s.value(r.Rank, i)
-	case comm.OpAllGather:
+	case names.OpAllGather:
 		for g := range r.Group {
 			if r.part(g).Has(i) {
 				return s.value(r.Group[g], i)

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -123,7 +123,7 @@ func Plan(size, rank int, seed uint64, level int) []Record {
 
 // splitRecord is the record of a split that gave group.
 func splitRecord(group []int, rank, iteration int) Record {
-	return Record{Op: comm.OpSplit, Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration}
+	return Record{Op: names.OpSplit, Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration}
 }
 
 // planner collects the operations of one group in which one rank takes part.
@@ -167,10 +167,10 @@ func (p *planner) reductions(n int) {
 		op   kernels.Op
 	}{{Integer, kernels.Sum}, {Order, kernels.Sum}, {Integer, kernels.Max}, {Order, kernels.Max}} {
 		p.add(true, func(r *Record) {
-			r.Op, r.Count, r.Input, r.Reduction, r.InPlace = comm.OpAllReduce, n, in.kind, in.op.String(), true
+			r.Op, r.Count, r.Input, r.Reduction, r.InPlace = names.OpAllReduce, n, in.kind, in.op.String(), true
 		})
 		p.parts(n, func(r *Record) {
-			r.Op, r.Input, r.Reduction = comm.OpReduceScatter, in.kind, in.op.String()
+			r.Op, r.Input, r.Reduction = names.OpReduceScatter, in.kind, in.op.String()
 		})
 	}
 }
@@ -200,10 +200,10 @@ func lopsided(n, size int) []int {
 // moves are AllGather, Broadcast from every root, and messages of n elements
 // between neighbours.
 func (p *planner) moves(n int) {
-	p.parts(n, func(r *Record) { r.Op = comm.OpAllGather })
+	p.parts(n, func(r *Record) { r.Op = names.OpAllGather })
 	group := p.base.Group
 	for _, root := range group {
-		p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = comm.OpBroadcast, n, root, true })
+		p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, n, root, true })
 	}
 	for i, from := range group {
 		to := group[(i+1)%len(group)]
@@ -221,9 +221,9 @@ func (p *planner) moves(n int) {
 func (p *planner) message(from, to, n int) {
 	me := p.base.Rank
 	p.add(me == from || me == to, func(r *Record) {
-		r.Op, r.Count, r.Peer, r.InPlace = comm.OpSend, n, to, true
+		r.Op, r.Count, r.Peer, r.InPlace = names.OpSend, n, to, true
 		if me == to {
-			r.Op, r.Peer = comm.OpRecv, from
+			r.Op, r.Peer = names.OpRecv, from
 		}
 	})
 }
@@ -231,8 +231,8 @@ func (p *planner) message(from, to, n int) {
 // others are the collectives without tensors.
 func (p *planner) others(n int) {
 	for _, op := range []kernels.Op{kernels.Sum, kernels.Max} {
-		p.add(true, func(r *Record) { r.Op, r.Count, r.Reduction = comm.OpAllReduceInt, n, op.String() })
+		p.add(true, func(r *Record) { r.Op, r.Count, r.Reduction = names.OpAllReduceInt, n, op.String() })
 	}
-	p.add(true, func(r *Record) { r.Op, r.Count = comm.OpAllGatherBytes, min(n, 4097) })
-	p.add(true, func(r *Record) { r.Op = comm.OpBarrier })
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGatherBytes, min(n, 4097) })
+	p.add(true, func(r *Record) { r.Op = names.OpBarrier })
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -99,9 +100,9 @@ func (r *runner) step(c comm.Communicator, rec Record) (kernels.Digest, error) {
 	var d digester
 	s := rec.source()
 	switch rec.Op {
-	case comm.OpBarrier:
+	case names.OpBarrier:
 		return d.sum, c.Barrier(r.ctx)
-	case comm.OpAllReduceInt:
+	case names.OpAllReduceInt:
 		x := make([]uint64, rec.Count)
 		for i := range x {
 			x[i] = s.word(rec.Rank, i)
@@ -111,7 +112,7 @@ func (r *runner) step(c comm.Communicator, rec Record) (kernels.Digest, error) {
 			d.word(i, v)
 		}
 		return d.sum, err
-	case comm.OpAllGatherBytes:
+	case names.OpAllGatherBytes:
 		all, err := c.AllGatherBytes(r.ctx, rec.bytes(rec.Rank))
 		for g, b := range all {
 			d.bytes(g, b)
@@ -140,20 +141,20 @@ func (r *runner) tensorStep(c comm.Communicator, rec Record) (d kernels.Digest, 
 	r.prepare(rec, whole, part, own.Lo)
 	s, peer := rec.source(), slices.Index(rec.Group, rec.Peer)
 	switch rec.Op {
-	case comm.OpAllReduce:
+	case names.OpAllReduce:
 		err = c.AllReduce(r.ctx, whole, s.op)
-	case comm.OpReduceScatter:
+	case names.OpReduceScatter:
 		err = c.ReduceScatter(r.ctx, part, whole, rec.Bounds, s.op)
 		if err == nil {
 			return r.digest(part, whole, rec.InPlace)
 		}
-	case comm.OpAllGather:
+	case names.OpAllGather:
 		err = c.AllGather(r.ctx, whole, part, rec.Bounds)
-	case comm.OpBroadcast:
+	case names.OpBroadcast:
 		err = c.Broadcast(r.ctx, whole, peer)
-	case comm.OpSend:
+	case names.OpSend:
 		err = c.Send(r.ctx, whole, peer)
-	case comm.OpRecv:
+	case names.OpRecv:
 		err = c.Recv(r.ctx, whole, peer)
 	}
 	if err != nil {
@@ -184,11 +185,11 @@ func (r *runner) tensor(n int) (kernels.Tensor, error) {
 func (r *runner) prepare(rec Record, whole, part kernels.Tensor, first int) {
 	into := whole
 	switch rec.Op {
-	case comm.OpAllGather:
+	case names.OpAllGather:
 		into = part
-	case comm.OpRecv:
+	case names.OpRecv:
 		return
-	case comm.OpBroadcast:
+	case names.OpBroadcast:
 		if rec.Peer != rec.Rank {
 			return
 		}

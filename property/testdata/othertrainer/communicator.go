@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -238,7 +239,7 @@ func valid(op kernels.Op, ts ...kernels.Tensor) error {
 }
 
 func (e *end) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	c := &call{op: comm.OpAllReduce, text: fmt.Sprintf("all-reduce of %d elements (%s)", x.Len(), op), dst: x, reduction: op}
+	c := &call{op: names.OpAllReduce, text: fmt.Sprintf("all-reduce of %d elements (%s)", x.Len(), op), dst: x, reduction: op}
 	return e.collective(ctx, c, valid(op, x), func(calls []*call) {
 		var all []kernels.Tensor
 		for _, k := range calls {
@@ -269,7 +270,7 @@ func (e *end) parts(whole, part kernels.Tensor, bounds []int) ([]int, error) {
 
 func (e *end) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
 	b, invalid := e.parts(src, dst, bounds)
-	c := &call{op: comm.OpReduceScatter, text: fmt.Sprintf("reduce-scatter of %d elements (%s) at %v", src.Len(), op, b), dst: dst, src: src}
+	c := &call{op: names.OpReduceScatter, text: fmt.Sprintf("reduce-scatter of %d elements (%s) at %v", src.Len(), op, b), dst: dst, src: src}
 	return e.collective(ctx, c, errors.Join(invalid, valid(op)), func(calls []*call) {
 		for r, k := range calls {
 			var all []kernels.Tensor
@@ -283,7 +284,7 @@ func (e *end) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds
 
 func (e *end) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
 	b, invalid := e.parts(dst, src, bounds)
-	c := &call{op: comm.OpAllGather, text: fmt.Sprintf("all-gather of %d elements at %v", dst.Len(), b), dst: dst, src: src}
+	c := &call{op: names.OpAllGather, text: fmt.Sprintf("all-gather of %d elements at %v", dst.Len(), b), dst: dst, src: src}
 	return e.collective(ctx, c, invalid, func(calls []*call) {
 		for _, k := range calls {
 			for r, other := range calls {
@@ -301,7 +302,7 @@ func (e *end) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
 	} else {
 		who = fmt.Sprintf("rank %d", e.g.ranks[root])
 	}
-	c := &call{op: comm.OpBroadcast, text: fmt.Sprintf("broadcast of %d elements from %s", x.Len(), who), dst: x}
+	c := &call{op: names.OpBroadcast, text: fmt.Sprintf("broadcast of %d elements from %s", x.Len(), who), dst: x}
 	return e.collective(ctx, c, invalid, func(calls []*call) {
 		for _, k := range calls {
 			e.copy(k.dst, calls[root].dst)
@@ -310,11 +311,11 @@ func (e *end) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
 }
 
 func (e *end) Barrier(ctx context.Context) error {
-	return e.collective(ctx, &call{op: comm.OpBarrier, text: comm.OpBarrier}, nil, func([]*call) {})
+	return e.collective(ctx, &call{op: names.OpBarrier, text: names.OpBarrier}, nil, func([]*call) {})
 }
 
 func (e *end) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) error {
-	c := &call{op: comm.OpAllReduceInt, text: fmt.Sprintf("all-reduce-int of %d elements (%s)", len(x), op), ints: x}
+	c := &call{op: names.OpAllReduceInt, text: fmt.Sprintf("all-reduce-int of %d elements (%s)", len(x), op), ints: x}
 	return e.collective(ctx, c, valid(op), func(calls []*call) {
 		for i := range x {
 			v := uint64(0)
@@ -333,7 +334,7 @@ func (e *end) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) error
 }
 
 func (e *end) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) {
-	c := &call{op: comm.OpAllGatherBytes, text: comm.OpAllGatherBytes, bytes: b}
+	c := &call{op: names.OpAllGatherBytes, text: names.OpAllGatherBytes, bytes: b}
 	err := e.collective(ctx, c, nil, func(calls []*call) {
 		for _, k := range calls {
 			for _, other := range calls {
@@ -358,15 +359,15 @@ func (e *end) message(ctx context.Context, op string, x kernels.Tensor, k key, p
 }
 
 func (e *end) Send(ctx context.Context, x kernels.Tensor, to int) error {
-	return e.message(ctx, comm.OpSend, x, key{e.rank, to}, to)
+	return e.message(ctx, names.OpSend, x, key{e.rank, to}, to)
 }
 
 func (e *end) Recv(ctx context.Context, x kernels.Tensor, from int) error {
-	return e.message(ctx, comm.OpRecv, x, key{from, e.rank}, from)
+	return e.message(ctx, names.OpRecv, x, key{from, e.rank}, from)
 }
 
 func (e *end) Split(ctx context.Context, color, order int) (comm.Communicator, error) {
-	c := &call{op: comm.OpSplit, text: comm.OpSplit, color: color, order: order}
+	c := &call{op: names.OpSplit, text: names.OpSplit, color: color, order: order}
 	err := e.collective(ctx, c, nil, func(calls []*call) { e.g.split(calls) })
 	if err != nil || c.joined == nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -45,7 +46,7 @@ func TestCommunicatorWithABug(t *testing.T) {
 			c.Run(&found, s)
 		}
 	}
-	if len(found) == 0 || !strings.Contains(found.String(), comm.OpAllReduce) {
+	if len(found) == 0 || !strings.Contains(found.String(), names.OpAllReduce) {
 		t.Errorf("the suite does not see another order of summation: %s", found)
 	}
 	t.Log(found[0])

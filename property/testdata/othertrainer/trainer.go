@@ -7,10 +7,11 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -24,12 +25,12 @@ import (
 
 // Spec is what the trainer says of itself: names and shapes of the tensors, two
 // logical workers, five sequences a step, plain SGD without clipping.
-func Spec(dp int) (train.Config, error) {
-	c := train.Config{
+func Spec(dp int) (spec.Config, error) {
+	c := spec.Config{
 		Model: model.Config{Name: "means", Vocab: 3, Hidden: 2, Layers: 2, Heads: 1, KVHeads: 1, HeadDim: 2, Intermediate: 2, SeqLen: 1,
 			Groups: model.Groups{Tensor: 1, Data: 2}},
 		Plan: plan.Plan{DP: dp}, Optimizer: optim.Config{Name: "sgd", LR: 0.1}, Sequences: 5, Steps: 3, Text: "means",
-		Evidence: train.Evidence{Digests: true, Workers: true},
+		Evidence: spec.Evidence{Digests: true, Workers: true},
 	}
 	return c, c.Validate()
 }
@@ -72,7 +73,7 @@ func Train(ctx context.Context, dp int, bug Bug) (*trace.History, error) {
 // trainer is one rank.
 type trainer struct {
 	comm.Communicator
-	spec   train.Config
+	spec   spec.Config
 	layout model.Layout // which tensors there are, and where they lie
 	be     *Backend
 	log    *trace.Log
@@ -101,7 +102,7 @@ func (r *trainer) run(ctx context.Context) error {
 		if err := r.Broadcast(ctx, x, 0); err != nil {
 			return err
 		}
-		r.recordOp(-1, comm.OpBroadcast, u)
+		r.recordOp(-1, names.OpBroadcast, u)
 	}
 	r.recordState(-1)
 	for step := range r.spec.Steps {
@@ -197,7 +198,7 @@ func (r *trainer) reduce(ctx context.Context, step int, acc kernels.Tensor) erro
 		if err := r.AllReduce(ctx, acc.Range(unit.Lo, unit.Hi), kernels.Sum); err != nil {
 			return err
 		}
-		r.recordOp(step, comm.OpAllReduce, u)
+		r.recordOp(step, names.OpAllReduce, u)
 		r.log.Record(trace.Event{Kind: trace.KindPhase, Step: step, What: trace.Backward, Unit: unit.Name})
 	}
 	if err := r.AllReduce(ctx, r.loss, kernels.Sum); err != nil {
@@ -210,8 +211,8 @@ func (r *trainer) reduce(ctx context.Context, step int, acc kernels.Tensor) erro
 	if err := r.AllReduceInt(ctx, tokens, kernels.Sum); err != nil {
 		return err
 	}
-	r.event(step, comm.OpAllReduce, trace.Loss, 1)
-	r.event(step, comm.OpAllReduceInt, "tokens", 1)
+	r.event(step, names.OpAllReduce, trace.Loss, 1)
+	r.event(step, names.OpAllReduceInt, "tokens", 1)
 	r.log.Record(trace.Event{Kind: trace.KindTokens, Step: step, Count: int64(tokens[0])})
 	return nil
 }
@@ -223,7 +224,7 @@ func (r *trainer) recordOp(step int, op string, u int) {
 }
 
 func (r *trainer) event(step int, op, unit string, count int64) {
-	r.log.Record(trace.Event{Kind: trace.KindComm, Step: step, Op: op, Group: "dp", Unit: unit, Ranks: r.Ranks(), Seq: r.seq, Count: count})
+	r.log.Record(trace.Event{Kind: trace.KindComm, Step: step, Op: op, Group: names.DP, Unit: unit, Ranks: r.Ranks(), Seq: r.seq, Count: count})
 	r.seq++
 }
 

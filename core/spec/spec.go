@@ -1,0 +1,128 @@
+// Package spec says what a run is: its configuration with defaults filled in,
+// what it records, the named configurations, and the fingerprint that two runs
+// of one specification share.
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/plan"
+)
+
+// MaxSteps bounds the optimizer steps of one run.
+const MaxSteps = 1 << 30
+
+// Config is everything that decides a run's numbers; as the history's Spec it
+// replays the run.
+type Config struct {
+	Model     model.Config `json:"model"`
+	Plan      plan.Plan    `json:"plan"`
+	Optimizer optim.Config `json:"optimizer"`
+	// Sequences is the global batch of a step; 0 is 16.
+	Sequences int `json:"sequences"`
+	// Blank lists positions of the global batch whose targets are all ignored.
+	Blank []int `json:"blank,omitempty"`
+	// LastStep says what happens to the sequences left over at the end of an
+	// epoch: "drop" (default) or "pad".
+	LastStep data.Policy `json:"last_step"`
+	Text     string      `json:"text"`      // name of the text: "default" or a path
+	TextHash string      `json:"text_hash"` // its SHA-256
+	Seed     uint64      `json:"seed"`
+	Steps    int         `json:"steps"` // 0 is 3
+	Backend  string      `json:"backend"`
+	Evidence Evidence    `json:"evidence"`
+}
+
+// Evidence says how much a run records beyond collectives, phases and scalars.
+type Evidence struct {
+	// Digests records digests of weights, moments and gradients after every
+	// step, changed elements, and, at the end, unmoved ones.
+	Digests bool `json:"digests"`
+	// Workers records the digest of every logical worker's gradient.
+	Workers bool `json:"workers"`
+	// Capture attaches the elements themselves to the digests of weights,
+	// moments and reduced gradients.
+	Capture bool `json:"capture,omitempty"`
+	// Taps records digests of activations and of their gradients, per block and
+	// micro-batch.
+	Taps bool `json:"taps,omitempty"`
+	// KeepGoing records a difference between replicas and goes on; otherwise the
+	// first one is an error on all ranks.
+	KeepGoing bool `json:"keep_going,omitempty"`
+}
+
+// Validate fills defaults and refuses what does not fit, naming value and rule.
+func (c *Config) Validate() error {
+	if err := c.Model.Validate(); err != nil {
+		return err
+	}
+	if c.Sequences == 0 {
+		c.Sequences = 16
+	}
+	if c.Steps == 0 {
+		c.Steps = 3
+	}
+	if c.LastStep == "" {
+		c.LastStep = data.Drop
+	}
+	if c.Backend == "" {
+		c.Backend = "ref"
+	}
+	if c.Sequences < 1 || c.Sequences > 1<<20 {
+		return fmt.Errorf("sequences=%d: must be from 1 to %d", c.Sequences, 1<<20)
+	}
+	if c.Steps < 1 || c.Steps > MaxSteps {
+		return fmt.Errorf("steps=%d: must be from 1 to %d", c.Steps, MaxSteps)
+	}
+	if err := c.Optimizer.Validate(); err != nil {
+		return err
+	}
+	return c.Plan.Validate(c.Model, c.Sequences)
+}
+
+// Spec is the configuration as it stands in a history's header.
+func (c *Config) Spec() json.RawMessage {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic("spec: a Config always marshals: " + err.Error()) // plain fields only
+	}
+	return b
+}
+
+// Parse reads and validates what Spec wrote.
+func Parse(b json.RawMessage) (Config, error) {
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("spec: %w", err)
+	}
+	return c, c.Validate()
+}
+
+// Preset is the named configuration with its batch and optimizer: what train
+// and verify start from. The fixtures nano and odd clip in some steps and
+// not in others, and odd has one sequence without a valid token in every step.
+func Preset(name string) (Config, error) {
+	m, err := model.Named(name)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Model: m, Text: "default", Seed: 1}
+	c.Optimizer = optim.Config{Name: "adamw"}
+	switch m.Name {
+	case "nano":
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 3.1, 4, 20
+	case "odd":
+		c.Sequences, c.Blank = 13, []int{5}
+		c.Optimizer.Clip, c.Optimizer.Warmup, c.Optimizer.Horizon = 2.7, 4, 20
+	}
+	return c, c.Validate()
+}
+
+// Set cuts the text into the configuration's sequences.
+func (c *Config) Set(text data.Text) (*data.Set, error) {
+	return data.New(text, data.Options{SeqLen: c.Model.SeqLen, PerStep: c.Sequences, Vocab: c.Model.Vocab, LastStep: c.LastStep, Blank: c.Blank})
+}
