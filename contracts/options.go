@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 const maxLevel = 3
@@ -23,7 +23,7 @@ type Options struct {
 	// Case is the name of the only case to run; empty runs all.
 	Case string
 	// Parts makes the backends of all runs.
-	Parts train.Parts
+	Parts launch.Parts
 	// Oracle judges plans on which exactness is not on offer; nil leaves those
 	// clauses inconclusive.
 	Oracle contract.Oracle

@@ -15,9 +15,9 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // job is one run to be made and what came of it.
@@ -174,7 +174,7 @@ func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error)
 	if err != nil {
 		return nil, err
 	}
-	out, err := train.Run(ctx, *j.run.Config, text, parts)
+	out, err := launch.Local(ctx, *j.run.Config, text, parts)
 	if out == nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -107,7 +107,7 @@ func (t *toy) contract() *contract.Contract {
 func options() Options {
 	return Options{
 		Options: contract.Options{Level: 1, Text: data.Default()},
-		Parts:   train.Parts{Backend: func(int) (kernels.Backend, error) { return nil, errors.New("toys need no backend") }},
+		Parts:   launch.Parts{Backend: func(int) (kernels.Backend, error) { return nil, errors.New("toys need no backend") }},
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // verify runs or reads, judges and writes.
@@ -72,7 +72,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 	opts := contracts.Options{
 		Options: contract.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
 			Backend: o.backend, Text: text},
-		Case: o.name, Parts: train.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Memory: cli.Memory(),
+		Case: o.name, Parts: launch.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Memory: cli.Memory(),
 		Environment: report.Here(), Oracle: bound.NewOracle(cli.Text),
 	}
 	if o.history == "" {

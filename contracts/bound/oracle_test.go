@@ -11,10 +11,10 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -42,7 +42,7 @@ func config(t *testing.T, name, p string, change func(*spec.Config)) spec.Config
 func record(t *testing.T, c spec.Config) *trace.History {
 	t.Helper()
 	be := ref.New[float32]()
-	out, err := train.Run(context.Background(), c, data.Default(), train.Parts{Backend: func(int) (kernels.Backend, error) { return be, nil }})
+	out, err := launch.Local(context.Background(), c, data.Default(), launch.Parts{Backend: func(int) (kernels.Backend, error) { return be, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

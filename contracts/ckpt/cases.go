@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -155,7 +156,7 @@ func (x resumption) run(ctx context.Context, env contract.Env) (h *trace.History
 		x.resumed(&parts)
 	}
 	parts.Checkpoints.Resume = c
-	out, err := train.Run(ctx, x.to, text, parts)
+	out, err := launch.Local(ctx, x.to, text, parts)
 	if out == nil {
 		return nil, err
 	}
@@ -170,7 +171,7 @@ func (x resumption) store(ctx context.Context, env contract.Env, text data.Text,
 		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&parts)
 	}
 	parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if _, err := train.Run(ctx, cfg, text, parts); err != nil || x.between == nil {
+	if _, err := launch.Local(ctx, cfg, text, parts); err != nil || x.between == nil {
 		return err
 	}
 	return x.between(root, stored)

@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -148,7 +148,7 @@ func goOn(ctx context.Context, env contract.Env, cfg spec.Config, dir string) er
 	cfg.Steps = stored + 1
 	parts := env.Parts
 	parts.Checkpoints.Resume = c
-	_, err = train.Run(ctx, cfg, data.Default(), parts)
+	_, err = launch.Local(ctx, cfg, data.Default(), parts)
 	return err
 }
 

@@ -84,7 +84,7 @@ func (s Spec) run(ctx context.Context, env contract.Env) (*trace.History, error)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := s.open(env)
+	ends, err := s.open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -134,22 +134,18 @@ type end struct {
 	comm    comm.Communicator // as decorated
 }
 
-func (s Spec) open(env contract.Env) ([]end, error) {
-	ends := make([]end, s.World)
-	for r := range ends {
-		be, err := env.Parts.Backend(r)
-		if err != nil {
-			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
-		}
-		ends[r].backend = be
-	}
-	comms, err := comm.NewLocal(s.World, func(r int) kernels.Backend { return ends[r].backend },
-		comm.LocalOptions{Algorithm: s.Algorithm, Deadline: env.Parts.Deadline})
+func (s Spec) open(ctx context.Context, env contract.Env) ([]end, error) {
+	backends, err := env.Parts.Backends(s.World)
 	if err != nil {
 		return nil, err
 	}
+	comms, err := env.Parts.Open(ctx, backends, comm.LocalOptions{Algorithm: s.Algorithm})
+	if err != nil {
+		return nil, err
+	}
+	ends := make([]end, s.World)
 	for r := range ends {
-		ends[r].comm = comms[r]
+		ends[r] = end{backends[r], comms[r]}
 		if env.Parts.Comm != nil {
 			ends[r].comm = env.Parts.Comm(r, names.World, comms[r])
 		}
@@ -160,7 +156,7 @@ func (s Spec) open(env contract.Env) ([]end, error) {
 // mismatch lets the last rank call with one element more than its peers, in a
 // world of its own, since a failed group stays failed.
 func (s Spec) mismatch(ctx context.Context, env contract.Env, logs []*trace.Log) error {
-	ends, err := s.open(env)
+	ends, err := s.open(ctx, env)
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // Class says how a clause compares.
@@ -102,7 +102,7 @@ type Run struct {
 	// it trains, nil for a run that is not training.
 	Config *spec.Config
 	// Parts decorates the run's parts (mutants); nil leaves them.
-	Parts func(*train.Parts)
+	Parts func(*launch.Parts)
 	// Do makes the history of a run that is not training (a drill), or not training
 	// alone (one that is resumed).
 	Do func(ctx context.Context, env Env) (*trace.History, error)
@@ -110,7 +110,7 @@ type Run struct {
 
 // Env is what a run needs of its surroundings.
 type Env struct {
-	Parts train.Parts // how backends and communicators are made
+	Parts launch.Parts // how backends and communicators are made
 	Text  func(name string) (data.Text, error)
 }
 

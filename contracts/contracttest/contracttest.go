@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
@@ -88,7 +88,7 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 		r.alone.RLock()
 		defer r.alone.RUnlock()
 	}
-	parts := train.Parts{
+	parts := launch.Parts{
 		Backend:  func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, // quicker than ref, same bits
 		Deadline: 20 * time.Second,
 	}
@@ -98,7 +98,7 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 	if run.Do != nil {
 		return run.Do(t.Context(), contract.Env{Parts: parts, Text: func(string) (data.Text, error) { return data.Default(), nil }})
 	}
-	out, err := train.Run(t.Context(), *run.Config, data.Default(), parts)
+	out, err := launch.Local(t.Context(), *run.Config, data.Default(), parts)
 	if out == nil {
 		return nil, err
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 )
 
@@ -114,7 +114,7 @@ func onOneThread(cfg spec.Config) func(context.Context, contract.Env) (*trace.Hi
 			return nil, err
 		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-		out, err := train.Run(ctx, cfg, text, env.Parts)
+		out, err := launch.Local(ctx, cfg, text, env.Parts)
 		if out == nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ const plainParams = 20e6
 const goldenPrefix = "golden "
 
 // breaks applies a fault to the run of one role.
-func breaks(role contract.Role, f func(*train.Parts)) func(*contract.Case) {
+func breaks(role contract.Role, f func(*launch.Parts)) func(*contract.Case) {
 	return func(c *contract.Case) {
 		r, ok := c.Runs[role]
 		if !ok {

@@ -10,7 +10,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // actions reads back what a stage did in each step: passes from phases, in which
@@ -60,7 +59,7 @@ func transfer(e trace.Event, p int) schedule.Action {
 
 // planned is the plan's schedule.
 func planned(p *contract.Pass, r *evidence.Run) (s schedule.Schedule, ok bool) {
-	s, err := train.Schedule(r.Config.Plan, r.Config.Plan.MicroBatches)
+	s, err := schedule.Named(r.Config.Plan.Schedule, r.Config.Plan.PP, r.Config.Plan.Virtual, r.Config.Plan.MicroBatches)
 	if err != nil {
 		p.Doubt("%v", err)
 	}

@@ -115,7 +115,7 @@ func (r *rank) digests() map[string]kernels.Digest {
 // manifest, whose presence completes the checkpoint.
 func (r *rank) save(ctx context.Context, step int) error {
 	ctx = comm.WithLabel(ctx, comm.Label{Group: names.World, Tensor: names.Checkpoint, Step: step})
-	root, xs := r.parts.Checkpoints.Dir, r.state(false)
+	root, xs := r.hooks.Checkpoints.Dir, r.state(false)
 	rects := make([]checkpoint.Rect, len(xs))
 	for i := range xs {
 		rects[i] = xs[i].Rect

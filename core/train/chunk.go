@@ -52,8 +52,8 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.parts.Updater != nil {
-		c.Updater = r.parts.Updater(r.id, c.Updater)
+	if r.hooks.Updater != nil {
+		c.Updater = r.hooks.Updater(r.id, c.Updater)
 	}
 	c.model.Hooks = c
 	return c, nil

@@ -8,22 +8,10 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
-
-// Schedule is the plan's pipeline schedule for m micro-batches.
-func Schedule(p plan.Plan, m int) (schedule.Schedule, error) {
-	switch p.Schedule {
-	case plan.GPipe:
-		return schedule.GPipe(p.PP, m)
-	case plan.Interleaved:
-		return schedule.Interleaved(p.PP, p.Virtual, m)
-	}
-	return schedule.OneF1B(p.PP, m)
-}
 
 // stage runs one rank's actions of a step.
 type stage struct {
@@ -45,12 +33,13 @@ const (
 
 // newStage makes the stage follow the plan's schedule.
 func (r *rank) newStage() (*stage, error) {
-	sched, err := Schedule(r.cfg.Plan, r.cfg.Plan.MicroBatches)
+	p := r.cfg.Plan
+	sched, err := schedule.Named(p.Schedule, p.PP, p.Virtual, p.MicroBatches)
 	if err != nil {
 		return nil, err
 	}
-	if r.parts.Schedule != nil {
-		sched = r.parts.Schedule(r.id, sched)
+	if r.hooks.Schedule != nil {
+		sched = r.hooks.Schedule(r.id, sched)
 	}
 	return &stage{r: r, actions: sched.Stages[r.mesh.At.PP], acts: map[[2]int]*model.Acts{}, grads: map[[3]int]kernels.Tensor{}}, nil
 }

@@ -23,9 +23,9 @@ import (
 type rank struct {
 	id    int
 	cfg   spec.Config
-	parts Parts
+	hooks Hooks
 	be    kernels.Backend
-	log   *trace.Log
+	log   trace.Recorder
 	world comm.Communicator
 	begun time.Time
 
@@ -67,7 +67,7 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 		if err := r.step(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		if r.parts.Checkpoints.due(step, r.cfg.Steps) {
+		if r.hooks.Checkpoints.due(step, r.cfg.Steps) {
 			if err := r.save(ctx, step); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
 			}
@@ -90,8 +90,8 @@ func (r *rank) close() {
 
 // build makes the parts of the rank and its buffers.
 func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
-	if r.parts.Config != nil {
-		r.cfg = r.parts.Config(r.id, r.cfg)
+	if r.hooks.Config != nil {
+		r.cfg = r.hooks.Config(r.id, r.cfg)
 	}
 	cfg := &r.cfg
 	if r.mesh, err = mesh.New(ctx, r.world, cfg.Plan.Dims(), cfg.Plan.KVReplicas(cfg.Model)); err != nil {
@@ -125,27 +125,27 @@ func (r *rank) decorate(set *data.Set) (err error) {
 	if r.opt, err = optim.New(r.cfg.Optimizer); err != nil {
 		return err
 	}
-	if d := r.parts.Comm; d != nil {
+	if d := r.hooks.Comm; d != nil {
 		m := r.mesh
 		m.World, m.TP, m.KV, m.PP = d(r.id, names.World, m.World), d(r.id, names.TP, m.TP), d(r.id, names.KV, m.KV), d(r.id, names.PP, m.PP)
 		m.DP, m.Overlap = d(r.id, names.DP, m.DP), d(r.id, names.DP, m.Overlap)
 	}
 	r.dp, r.overlap = r.mesh.DP, r.mesh.Overlap
-	if r.parts.Source != nil {
-		r.source = r.parts.Source(r.id, r.source)
+	if r.hooks.Source != nil {
+		r.source = r.hooks.Source(r.id, r.source)
 	}
-	if r.parts.Optimizer != nil {
-		r.opt = r.parts.Optimizer(r.id, r.opt)
+	if r.hooks.Optimizer != nil {
+		r.opt = r.hooks.Optimizer(r.id, r.opt)
 	}
 	return nil
 }
 
 // cut is the run's change of how this rank's state is cut, nil for none.
 func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
-	if r.parts.Segments == nil {
+	if r.hooks.Segments == nil {
 		return nil
 	}
-	return func(s []parallel.Segment) []parallel.Segment { return r.parts.Segments(r.id, s) }
+	return func(s []parallel.Segment) []parallel.Segment { return r.hooks.Segments(r.id, s) }
 }
 
 // start makes the initial weights and proves that all replicas have them.
@@ -164,7 +164,7 @@ func (r *rank) start(ctx context.Context) error {
 			r.log.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: what, Span: &sp, Count: int64(t.Len())})
 		}
 	}
-	if c := r.parts.Checkpoints.Resume; c != nil {
+	if c := r.hooks.Checkpoints.Resume; c != nil {
 		if err := r.resume(ctx, c); err != nil {
 			return err
 		}
@@ -345,8 +345,8 @@ func (r *rank) update(ctx context.Context, step int) error {
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {
 		return err
 	}
-	if r.parts.Counter != nil {
-		r.counter = r.parts.Counter(r.id, r.counter)
+	if r.hooks.Counter != nil {
+		r.counter = r.hooks.Counter(r.id, r.counter)
 	}
 	r.scalar(step, trace.Counter, float64(r.counter))
 	return r.recordState(step)
@@ -406,10 +406,10 @@ func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 }
 
 func (r *rank) progress(step int, n int64) {
-	if r.parts.Progress == nil || !r.reports() {
+	if r.hooks.Progress == nil || !r.reports() {
 		return
 	}
 	p := r.told
 	p.Step, p.Steps, p.Loss, p.Tokens, p.Elapsed = step, r.cfg.Steps, r.losses[len(r.losses)-1], n, time.Since(r.begun)
-	r.parts.Progress(p)
+	r.hooks.Progress(p)
 }
