@@ -166,7 +166,7 @@ func (c *chunk) acts() (*model.Acts, error) {
 		c.free = c.free[:n-1]
 		return a, nil
 	}
-	return c.model.NewActs(c.r.meter.For(parallel.MemActivations), c.r.seqs)
+	return c.model.NewActs(c.r.meter.For(names.MemActivations), c.r.seqs)
 }
 
 // apply takes the optimizer's step on every piece, one call per run of equal
@@ -216,7 +216,7 @@ func (c *chunk) keepWeights() error {
 	pieces := c.Pieces()
 	if c.prev == nil {
 		for _, p := range pieces {
-			t, err := c.r.meter.Alloc(parallel.MemEvidence, p.Len())
+			t, err := c.r.meter.Alloc(names.MemEvidence, p.Len())
 			if err != nil {
 				return err
 			}

@@ -161,7 +161,7 @@ func (c *chunk) boundary(it *parallel.Item) (kernels.Tensor, error) {
 		c.edges = c.edges[:n-1]
 		return kernels.Flat(t.Buf).As(rows, cols), nil
 	}
-	t, err := c.r.meter.Alloc(parallel.MemOther, c.r.seqs*c.r.cfg.Model.SeqLen*cols)
+	t, err := c.r.meter.Alloc(names.MemOther, c.r.seqs*c.r.cfg.Model.SeqLen*cols)
 	if err != nil {
 		return t, err
 	}

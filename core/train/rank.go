@@ -101,10 +101,10 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		return err
 	}
 	r.meter.Backend = r.be
-	r.be = r.meter.For(parallel.MemOther)
+	r.be = r.meter.For(names.MemOther)
 	r.queue = comm.NewQueue(ctx)
 	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
-	r.seqs = parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
+	r.seqs = cfg.Plan.MaxSequences(cfg.Model, cfg.Sequences)
 	r.cutter = parallel.NewCutter(cfg.Plan, cfg.Model, r.dp.Rank())
 	for _, part := range cfg.Plan.Parts(cfg.Model, r.mesh.At) {
 		c, err := r.newChunk(part)
