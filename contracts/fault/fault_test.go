@@ -130,9 +130,10 @@ func TestUnknownCall(t *testing.T) {
 	}
 }
 
-// The far-first tree orders ranks by their reversed bits: with one rank's element
-// far above the others', the last bits show which ones were added first.
-func TestFarFirst(t *testing.T) {
+// What is done in place of a sum shows in its result. The far-first tree orders
+// ranks by their reversed bits: where elements are far apart, the last bits show
+// which were added first.
+func TestSums(t *testing.T) {
 	x := []float32{1 << 24, 1, -(1 << 24), 1}
 	sum := func(faults ...fault.Fault) float32 {
 		out := make([]float32, 1)
@@ -164,6 +165,13 @@ func TestFarFirst(t *testing.T) {
 	}
 	if got := sum(fault.OnCalls(all, fault.Twice)); got != 4*near {
 		t.Errorf("summed twice gives %v, want %v", got, 4*near)
+	}
+	lost := func(c *fault.Call) error {
+		c.Backend.Write(c.X, []float32{0})
+		return c.Do()
+	}
+	if got, want := sum(fault.OnCalls(func(c *fault.Call) bool { return c.Rank == 2 }, lost)), (x[0]+x[1])+x[3]; got != want {
+		t.Errorf("without rank 2 the sum is %v, want %v", got, want)
 	}
 }
 
