@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -84,7 +83,7 @@ func (s Spec) run(ctx context.Context, env contract.Env) (*trace.History, error)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := s.open(env)
+	ends, err := s.open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +97,7 @@ func (s Spec) run(ctx context.Context, env contract.Env) (*trace.History, error)
 	}
 	backend := func(rank int) kernels.Backend { return ends[rank].backend }
 	for i := range s.Repeats {
-		for _, rec := range drill.Run(ctx, comms, backend, s.Seed, s.Level) {
+		for _, rec := range comm.Drill(ctx, comms, backend, s.Seed, s.Level) {
 			d := rec.Digest
 			logs[rec.Rank].Record(trace.Event{Kind: trace.KindDrill, Step: i, Op: rec.Op, Ranks: rec.Group,
 				Count: int64(rec.Count), Digest: &d, Text: rec.Err})
@@ -134,7 +133,7 @@ type end struct {
 	comm    comm.Communicator // as decorated
 }
 
-func (s Spec) open(env contract.Env) ([]end, error) {
+func (s Spec) open(ctx context.Context, env contract.Env) ([]end, error) {
 	ends := make([]end, s.World)
 	for r := range ends {
 		be, err := env.Parts.Backend(r)
@@ -143,8 +142,9 @@ func (s Spec) open(env contract.Env) ([]end, error) {
 		}
 		ends[r].backend = be
 	}
-	comms, err := comm.NewLocal(s.World, func(r int) kernels.Backend { return ends[r].backend },
-		comm.LocalOptions{Algorithm: s.Algorithm, Deadline: env.Parts.Deadline})
+	var world comm.World // nil: in this process
+	comms, err := world.Open(ctx, s.World, func(r int) kernels.Backend { return ends[r].backend },
+		comm.Options{Algorithm: s.Algorithm, Deadline: env.Parts.Deadline})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s Spec) open(env contract.Env) ([]end, error) {
 // mismatch lets the last rank call with one element more than its peers, in a
 // world of its own, since a failed group stays failed.
 func (s Spec) mismatch(ctx context.Context, env contract.Env, logs []*trace.Log) error {
-	ends, err := s.open(env)
+	ends, err := s.open(ctx, env)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package commc
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 )
 

@@ -18,7 +18,7 @@ import (
 
 func TestDeadlineNamesTheMissing(t *testing.T) {
 	for _, algo := range []names.Algorithm{names.Tree, names.Ring} {
-		comms := world(t, 4, comm.LocalOptions{Algorithm: algo, Deadline: 30 * time.Millisecond})
+		comms := world(t, 4, comm.Options{Algorithm: algo, Deadline: 30 * time.Millisecond})
 		errs := each(comms, func(c comm.Communicator) error {
 			if c.Rank()%2 == 1 {
 				return nil
@@ -35,7 +35,7 @@ func TestDeadlineNamesTheMissing(t *testing.T) {
 }
 
 func TestDeadlineOfAMessage(t *testing.T) {
-	comms := world(t, 3, comm.LocalOptions{Deadline: 30 * time.Millisecond})
+	comms := world(t, 3, comm.Options{Deadline: 30 * time.Millisecond})
 	err := comms[2].Send(t.Context(), vector(1), 1)
 	var e *comm.Error
 	if !errors.As(err, &e) || !errors.Is(e, comm.ErrDeadline) || e.Peer != 1 || e.Op != names.OpSend || e.Rank != 2 {
@@ -57,7 +57,7 @@ func TestCrossedMessagesAreNamed(t *testing.T) {
 			return c.Barrier(t.Context())
 		},
 	} {
-		for r, err := range each(world(t, 3, comm.LocalOptions{Deadline: time.Minute}), f) {
+		for r, err := range each(world(t, 3, comm.Options{Deadline: time.Minute}), f) {
 			if !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), "rank 0 called") || !strings.Contains(err.Error(), "rank 1 called") {
 				t.Errorf("%s: rank %d: %v", name, r, err)
 			}
@@ -66,7 +66,7 @@ func TestCrossedMessagesAreNamed(t *testing.T) {
 }
 
 func TestTwoOperationsAtOnceAreRefused(t *testing.T) {
-	comms := world(t, 2, comm.LocalOptions{})
+	comms := world(t, 2, comm.Options{})
 	first := make(chan error)
 	go func() { first <- comms[0].Barrier(t.Context()) }()
 	var err error
@@ -80,7 +80,7 @@ func TestTwoOperationsAtOnceAreRefused(t *testing.T) {
 
 // A rank that panics and closes in its defer ends the others.
 func TestPanicEndsPeers(t *testing.T) {
-	comms := world(t, 3, comm.LocalOptions{Deadline: time.Minute})
+	comms := world(t, 3, comm.Options{Deadline: time.Minute})
 	errs := each(comms, func(c comm.Communicator) (err error) {
 		g, err := c.Split(t.Context(), 0, 0)
 		if err != nil {
@@ -163,7 +163,7 @@ func TestFaultOfABackendEndsAll(t *testing.T) {
 					return be
 				}
 				return commtest.Host{}
-			}, comm.LocalOptions{Algorithm: c.algo, Deadline: time.Minute})
+			}, comm.Options{Algorithm: c.algo, Deadline: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestNoReturnWhilePeersWork(t *testing.T) {
 	} {
 		slow := &slowReduce{started: make(chan struct{}), release: make(chan struct{})}
 		bes := []kernels.Backend{commtest.Host{}, slow}
-		comms, err := comm.NewLocal(2, func(r int) kernels.Backend { return bes[r] }, comm.LocalOptions{Deadline: time.Minute})
+		comms, err := comm.NewLocal(2, func(r int) kernels.Backend { return bes[r] }, comm.Options{Deadline: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func (s *slowReduce) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 }
 
 func TestMismatchNamesEveryCall(t *testing.T) {
-	errs := each(world(t, 4, comm.LocalOptions{}), func(c comm.Communicator) error {
+	errs := each(world(t, 4, comm.Options{}), func(c comm.Communicator) error {
 		if c.Rank() == 1 {
 			return c.Broadcast(t.Context(), vector(1, 2), 3)
 		}

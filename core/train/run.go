@@ -47,12 +47,14 @@ func Run(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Ou
 		}
 		out.Logs[r] = &trace.Log{Header: header(cfg, r, backends[r].Name()), Keep: parts.Keep}
 	}
-	comms, err := comm.NewLocal(world, func(r int) kernels.Backend { return backends[r] }, comm.LocalOptions{
+	comms, err := comm.NewLocal(world, func(r int) kernels.Backend { return backends[r] }, comm.Options{
 		Algorithm: cfg.Plan.Comm, Deadline: cmp.Or(parts.Deadline, defaultDeadline),
-		Observe: func(rec comm.Record) { observe(out.Logs[rec.Rank], rec) },
 	})
 	if err != nil {
 		return nil, err
+	}
+	for r := range comms {
+		comms[r] = comm.Recorded(comms[r], func(rec comm.Record) { observe(out.Logs[r], rec) })
 	}
 	out.Loss, err = runRanks(ctx, cfg, set, parts, backends, comms, out.Logs)
 	var merr error

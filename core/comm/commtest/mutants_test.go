@@ -34,7 +34,7 @@ func suite(algo names.Algorithm, deadline time.Duration, f func(m *mutant) overr
 		Backend:   host,
 		Patience:  4 * deadline,
 		Open: func(size int) ([]comm.Communicator, error) {
-			comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: deadline})
+			comms, err := comm.NewLocal(size, host, comm.Options{Algorithm: algo, Deadline: deadline})
 			for i, c := range comms {
 				if f != nil {
 					comms[i] = &mutant{Communicator: c, f: f}
