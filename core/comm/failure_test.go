@@ -105,7 +105,7 @@ func TestPanicEndsPeers(t *testing.T) {
 // brittle is a backend whose kernels panic, or whose memory reports a fault
 // from the start or after the first kernel.
 type brittle struct {
-	commtest.Host
+	commtest.Memory
 	panics bool
 	fault  error // shown by Sync
 	late   error // becomes fault
@@ -122,12 +122,12 @@ func (b *brittle) work() {
 
 func (b *brittle) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	b.work()
-	b.Host.Reduce(dst, src, op)
+	b.Memory.Reduce(dst, src, op)
 }
 
 func (b *brittle) Copy(dst, src kernels.Tensor) {
 	b.work()
-	b.Host.Copy(dst, src)
+	b.Memory.Copy(dst, src)
 }
 
 func (b *brittle) Sync() error { return b.fault }
@@ -162,7 +162,7 @@ func TestFaultOfABackendEndsAll(t *testing.T) {
 				if r == c.bad {
 					return be
 				}
-				return commtest.Host{}
+				return commtest.Memory{}
 			}, comm.Options{Algorithm: c.algo, Deadline: time.Minute})
 			if err != nil {
 				t.Fatal(err)
@@ -201,7 +201,7 @@ func TestNoReturnWhilePeersWork(t *testing.T) {
 		},
 	} {
 		slow := &slowReduce{started: make(chan struct{}), release: make(chan struct{})}
-		bes := []kernels.Backend{commtest.Host{}, slow}
+		bes := []kernels.Backend{commtest.Memory{}, slow}
 		comms, err := comm.NewLocal(2, func(r int) kernels.Backend { return bes[r] }, comm.Options{Deadline: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -235,14 +235,14 @@ func TestNoReturnWhilePeersWork(t *testing.T) {
 
 // slowReduce waits in Reduce until it is released.
 type slowReduce struct {
-	commtest.Host
+	commtest.Memory
 	started, release chan struct{}
 }
 
 func (s *slowReduce) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	close(s.started)
 	<-s.release
-	s.Host.Reduce(dst, src, op)
+	s.Memory.Reduce(dst, src, op)
 }
 
 func TestMismatchNamesEveryCall(t *testing.T) {

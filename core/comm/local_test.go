@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
 func world(t testing.TB, size int, opts comm.Options) []comm.Communicator {
 	t.Helper()
@@ -62,18 +62,18 @@ func must(t testing.TB, comms []comm.Communicator, f func(c comm.Communicator) e
 }
 
 func vector(x ...float32) kernels.Tensor {
-	b, err := commtest.Host{}.Alloc(len(x))
+	b, err := commtest.Memory{}.Alloc(len(x))
 	if err != nil {
 		panic(err)
 	}
 	t := kernels.Flat(b)
-	commtest.Host{}.Write(t, x)
+	commtest.Memory{}.Write(t, x)
 	return t
 }
 
 func read(t kernels.Tensor) []float32 {
 	x := make([]float32, t.Len())
-	if err := (commtest.Host{}).Read(x, t); err != nil {
+	if err := (commtest.Memory{}).Read(x, t); err != nil {
 		panic(err)
 	}
 	return x

@@ -6,9 +6,6 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// NotCounted is Record.Moved where nobody counted what moved; 0 is a count.
-const NotCounted = -1
-
 // Record describes one operation that has ended on one rank.
 type Record struct {
 	Op   string // one of the Op constants
@@ -27,7 +24,7 @@ type Record struct {
 	// Moved is the number of bytes in peers' tensors that this rank read or wrote,
 	// counted where they are moved. Over the ranks of a group it adds up to what
 	// Bytes does where the algorithm moves what names.WireBytes says: the star's
-	// reduce-scatter moves more. NotCounted where the communicator is no Mover.
+	// reduce-scatter moves more. names.NotCounted where the communicator is no Mover.
 	Moved int64
 	// Peer is the other rank of Send and Recv, or the root of Broadcast, in the
 	// world; -1 for other operations.

@@ -56,7 +56,7 @@ func (r *recorded) run(ctx context.Context, rec Record, count *atomic.Uint64, f 
 // record completes the record of an operation that has ended.
 func (r *recorded) record(ctx context.Context, rec Record, count *atomic.Uint64, err error) {
 	rec.Rank, rec.Group, rec.Label, rec.Err = r.ranks[r.part.Index], r.ranks, LabelOf(ctx), err
-	rec.Bytes, rec.Moved = ShareBytes(rec.Op, rec.Count, r.part), NotCounted
+	rec.Bytes, rec.Moved = ShareBytes(rec.Op, rec.Count, r.part), names.NotCounted
 	if r.mover != nil {
 		rec.Moved = r.mover.Moved()
 	}

@@ -21,7 +21,7 @@ import (
 
 // unmoved is a host that does not compute: what a collective costs beside its
 // kernels.
-type unmoved struct{ commtest.Host }
+type unmoved struct{ commtest.Memory }
 
 func (unmoved) Reduce(_, _ []kernels.Tensor, _ kernels.Op) {}
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -115,7 +116,7 @@ func TestSequenceNumbers(t *testing.T) {
 			if r == 1 && strings.HasPrefix(name, "fault") {
 				return &brittle{late: errors.New("device lost")}
 			}
-			return commtest.Host{}
+			return commtest.Memory{}
 		}
 		comms, err := comm.NewLocal(3, backend, comm.Options{Deadline: 5 * time.Second})
 		if err != nil {
@@ -190,7 +191,7 @@ func TestRecordsOfAForeignCommunicator(t *testing.T) {
 		}
 		moved := int64(0)
 		if !counts {
-			moved = comm.NotCounted
+			moved = names.NotCounted
 		}
 		for i, seq := range []uint64{0, 1, 0, 1, 2} {
 			if got[i].Seq != seq || got[i].Moved != moved || (got[i].Err != nil) != (i == 4 && !counts) {

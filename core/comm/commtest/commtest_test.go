@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
 func TestLocal(t *testing.T) {
 	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
