@@ -67,7 +67,7 @@ type Error struct {
 	Op   string // the operation this rank was in
 	Rank int    // this rank, in the world
 	Peer int    // the rank that caused it, in the world; -1 where unknown
-	Seq  uint64 // which operation of this group, from 0
+	Seq  uint64 // which operation of this group, or message of sender and receiver, from 0
 	Err  error
 }
 
