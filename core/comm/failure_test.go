@@ -258,3 +258,16 @@ func TestMismatchNamesEveryCall(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", errs[2], want)
 	}
 }
+
+// Of two calls that differ neither is the odd one.
+func TestMismatchOfTwoBlamesNobody(t *testing.T) {
+	errs := each(world(t, 2, comm.Options{}), func(c comm.Communicator) error {
+		return c.AllReduce(t.Context(), vector(make([]float32, 1+c.Rank())...), kernels.Sum)
+	})
+	for r, err := range errs {
+		var e *comm.Error
+		if !errors.As(err, &e) || !errors.Is(e, comm.ErrMismatch) || e.Peer != -1 {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
