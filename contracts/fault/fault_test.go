@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
 // open makes a world whose communicators have faults.
 func open(t testing.TB, size int, faults ...fault.Fault) []comm.Communicator {
@@ -30,7 +30,7 @@ func open(t testing.TB, size int, faults ...fault.Fault) []comm.Communicator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	comms, err := p.Open(context.Background(), backends, comm.LocalOptions{Deadline: 10 * time.Second})
+	comms, err := p.Open(context.Background(), backends, comm.Options{Deadline: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
