@@ -80,6 +80,28 @@ func OnCalls(where func(*Call) bool, do func(*Call) error) Fault {
 	}
 }
 
+// OnGroup does the calls that where selects over the ranks of another group than
+// their own, on all ranks.
+func OnGroup(other names.Axis, where func(*Call) bool) Fault {
+	return func(p *launch.Parts) {
+		var others PerRank[comm.Communicator] // copies: a call must not meet the group's own
+		OnComm(func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
+			if group == other {
+				// All ranks of the group are here together; without a copy the run shows
+				// no fault.
+				*others.At(rank), _ = c.Split(context.Background(), 0, c.Rank())
+			}
+			return c
+		})(p)
+		OnCalls(where, func(c *Call) error {
+			if other := *others.At(c.Rank); other != nil {
+				return c.On(other)
+			}
+			return c.Do()
+		})(p)
+	}
+}
+
 // calling is a communicator some of whose operations are replaced.
 type calling struct {
 	comm.Communicator

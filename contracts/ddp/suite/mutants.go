@@ -48,7 +48,7 @@ func mutants() []suite.Mutant {
 			"the same on pipeline stages, each of which could overlap its own blocks"),
 		m("stage-not-reduced", "3", "nano dp=2,tp=2,pp=2", fault.OnCalls(fault.Reductions(b(3), 1), fault.Skip),
 			"one block of the last stage is never reduced over the data-parallel ranks (allenai/OLMo-core#319)"),
-		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", otherGroup(names.TP, b(1), 1),
+		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", fault.OnGroup(names.TP, fault.Reductions(b(1), 1)),
 			"one block's gradient is summed over the tensor-parallel ranks, whose slices are others, and not over the data-parallel ones"),
 		m("vector-reduced-twice", "3", "nano dp=2,tp=2,zero=1", fault.ReduceAgain(),
 			"under ZeRO every part is reduce-scattered twice (hpcaitech/ColossalAI#247)"),

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
@@ -82,28 +81,6 @@ func exchange(be kernels.Backend, x kernels.Tensor) error {
 	be.Write(x.Range(0, half), v[half:])
 	be.Write(x.Range(half, 2*half), v[:half])
 	return nil
-}
-
-// otherGroup reduces a unit's gradient of one step over the ranks of another
-// group ("tp") than the data-parallel one, on all ranks.
-func otherGroup(group names.Axis, unit string, step int) fault.Fault {
-	return func(p *launch.Parts) {
-		var others fault.PerRank[comm.Communicator] // copies: the operation must not meet the group's own
-		fault.OnComm(func(rank int, g names.Axis, c comm.Communicator) comm.Communicator {
-			if g == group {
-				// All ranks of the group are here together; without a copy the run shows
-				// no fault.
-				*others.At(rank), _ = c.Split(context.Background(), 0, c.Rank())
-			}
-			return c
-		})(p)
-		fault.OnCalls(fault.Reductions(unit, step), func(c *fault.Call) error {
-			if other := *others.At(c.Rank); other != nil {
-				return c.On(other)
-			}
-			return c.Do()
-		})(p)
-	}
 }
 
 // lateReductions makes every rank hold its reductions back until its backward
