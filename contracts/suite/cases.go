@@ -65,18 +65,3 @@ func Plans(o Options, otherwise ...string) ([]plan.Plan, error) {
 
 // Name is a case's name: the configuration's and the plan's.
 func Name(cfg spec.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
-
-// Fit reports whether all plans of the options can run on a named configuration.
-func Fit(config string, o Options) bool {
-	cfg, err := spec.Preset(config)
-	if err != nil {
-		return false
-	}
-	plans, err := Plans(o)
-	for _, p := range plans {
-		if err == nil {
-			err = p.Validate(cfg.Model, cfg.Sequences)
-		}
-	}
-	return err == nil
-}

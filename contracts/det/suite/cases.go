@@ -108,16 +108,8 @@ func plans(cfg spec.Config, o suite.Options) suite.Case {
 // number of threads belongs to the process: such a run must be alone.
 func onOneThread(cfg spec.Config) func(context.Context, suite.Env) (*trace.History, error) {
 	return func(ctx context.Context, env suite.Env) (*trace.History, error) {
-		text, err := env.Text(cfg.Text)
-		if err != nil {
-			return nil, err
-		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-		out, err := launch.Local(ctx, cfg, text, env.Parts)
-		if out == nil {
-			return nil, err
-		}
-		return out.History, err
+		return env.Train(ctx, cfg)
 	}
 }
 
