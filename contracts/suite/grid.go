@@ -126,11 +126,13 @@ func (g *Grid) asked(o Options, f Fixture) []string {
 			return nil
 		}
 		var out []string
-		for _, p := range Exact(cfg, o.Plans) {
-			if g.With == nil {
-				out = append(out, p.String())
-			} else {
-				out = append(out, g.With(p.String())...)
+		for _, text := range o.Plans {
+			switch p := Exact(cfg, []string{text}); {
+			case len(p) == 0:
+			case g.With == nil:
+				out = append(out, text)
+			default:
+				out = append(out, g.With(p[0].String())...)
 			}
 		}
 		return out
