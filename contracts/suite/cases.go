@@ -46,19 +46,14 @@ func Broken(name string, err error) Case {
 	return Case{Name: name, Runs: map[contract.Role]Run{contract.Test: {Do: fail}}}
 }
 
-// Plans parses the options' plans, or else the given ones.
-func Plans(o Options, otherwise ...string) ([]plan.Plan, error) {
-	texts := otherwise
-	if len(o.Plans) > 0 {
-		texts = o.Plans
-	}
-	var out []plan.Plan
-	for _, s := range texts {
-		p, err := plan.Parse(s)
-		if err != nil {
+// Plans parses plans.
+func Plans(texts []string) ([]plan.Plan, error) {
+	out := make([]plan.Plan, len(texts))
+	for i, s := range texts {
+		var err error
+		if out[i], err = plan.Parse(s); err != nil {
 			return nil, err
 		}
-		out = append(out, p)
 	}
 	return out, nil
 }

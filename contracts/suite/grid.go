@@ -83,15 +83,12 @@ func (g *Grid) on(cfg spec.Config, plans []string) ([]spec.Config, error) {
 	if g.Exact && len(Exact(cfg, plans)) < len(plans) {
 		return nil, nil
 	}
-	out := make([]spec.Config, len(plans))
-	for i, s := range plans {
-		p, err := plan.Parse(s)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = compare.On(cfg, p)
+	all, err := Plans(plans)
+	var out []spec.Config
+	for _, p := range all {
+		out = append(out, compare.On(cfg, p))
 	}
-	return out, nil
+	return out, err
 }
 
 // choose applies the options' configuration and plans. Plans without a
@@ -147,16 +144,9 @@ func (g *Grid) asked(o Options, f Fixture) []string {
 // fit reports whether all plans can run on a named configuration.
 func fit(config string, plans []string) bool {
 	cfg, err := spec.Preset(config)
-	for _, s := range plans {
-		var p plan.Plan
-		if err == nil {
-			p, err = plan.Parse(s)
-		}
-		if err == nil {
-			err = p.Validate(cfg.Model, cfg.Sequences)
-		}
-	}
-	return err == nil
+	all, perr := Plans(plans)
+	return err == nil && perr == nil &&
+		!slices.ContainsFunc(all, func(p plan.Plan) bool { return p.Validate(cfg.Model, cfg.Sequences) != nil })
 }
 
 // Beside makes the runs of a case that is compared with a control, which control

@@ -63,7 +63,7 @@ func again(cfg spec.Config, o suite.Options) suite.Case {
 // what fits of products with tensor and pipeline parallelism and ZeRO.
 func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 	var out []plan.Plan
-	asked, _ := suite.Plans(o) // the options were checked
+	asked, _ := suite.Plans(o.Plans) // the options were checked
 	for _, p := range asked {
 		if p.Exact(cfg.Model) && p.Validate(cfg.Model, cfg.Sequences) == nil {
 			out = append(out, p)
