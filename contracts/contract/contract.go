@@ -41,8 +41,8 @@ type Clause struct {
 	Says     string // the sentence
 	Class    Class
 	Evidence string // which events it reads
-	// Bounded says how a Bound, or an Exact clause on a plan where exactness
-	// is not on offer, is derived; empty where it never is.
+	// Derivation says how the bound of a Bound clause, or of an Exact one on a plan
+	// where exactness is not on offer, is derived; empty where there is none.
 	Derivation string
 	// Check reads the evidence in p. It first calls p.Expect with the amount of
 	// evidence that the plan implies, then p.Saw for what it found, and

@@ -62,7 +62,7 @@ func again(cfg spec.Config, o suite.Options) suite.Case {
 // what fits of products with tensor and pipeline parallelism and ZeRO.
 func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 	var out []plan.Plan
-	asked, _ := suite.Plans(o) // the options were checked
+	asked, _ := suite.Plans(o.Plans) // the options were checked
 	for _, p := range asked {
 		if p.Exact(cfg.Model) && p.Validate(cfg.Model, cfg.Sequences) == nil {
 			out = append(out, p)
@@ -107,16 +107,8 @@ func plans(cfg spec.Config, o suite.Options) suite.Case {
 // number of threads belongs to the process: such a run must be alone.
 func onOneThread(cfg spec.Config) func(context.Context, suite.Env) (*trace.History, error) {
 	return func(ctx context.Context, env suite.Env) (*trace.History, error) {
-		text, err := env.Text(cfg.Text)
-		if err != nil {
-			return nil, err
-		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-		out, err := launch.Local(ctx, cfg, text, env.Parts)
-		if out == nil {
-			return nil, err
-		}
-		return out.History, err
+		return env.Train(ctx, cfg)
 	}
 }
 
