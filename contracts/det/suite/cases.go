@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/det"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"

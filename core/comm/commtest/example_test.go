@@ -13,7 +13,7 @@ import (
 // it is func TestCommunicator(t *testing.T). Sums of a tree are the canonical
 // ones; other algorithms say false.
 func conforms(t *testing.T) {
-	host := func(int) kernels.Backend { return commtest.Host{} }
+	host := func(int) kernels.Backend { return commtest.Memory{} }
 	open := func(t testing.TB, size int) []comm.Communicator {
 		ends, err := comm.NewLocal(size, host, comm.Options{Algorithm: names.Tree})
 		if err != nil {
