@@ -206,7 +206,7 @@ func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 			return nil, err
 		}
 		c.acts, c.fixed = model.Sizes(b.cfg.Model, part, b.seqs)
-		c.passes = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.unitGradients())
+		c.passes = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.cfg.Plan.Zero >= 2 && !parallel.WholeGradient(b.cfg.Plan, b.cfg.Model))
 		out = append(out, c)
 	}
 	return out, nil

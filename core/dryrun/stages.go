@@ -158,7 +158,7 @@ func work(c *model.Config, p model.Part) uint64 {
 func heldBy(list []schedule.Action, chunks, stages, stage int) []held {
 	now, peak := make([]held, chunks), make([]held, chunks)
 	for _, a := range list {
-		n, v := &now[a.Chunk], a.Chunk*stages+stage
+		n, v := &now[a.Chunk], shard.VirtualStage(stage, a.Chunk, stages)
 		first, last := v == 0, v == chunks*stages-1
 		switch a.Kind {
 		case schedule.RecvForward:
@@ -248,7 +248,7 @@ func passName(k schedule.Kind, virtual, micro int) string {
 // place puts an action into its slot if what it needs has one.
 func place(s schedule.Schedule, stage int, a schedule.Action, row *[]string, ends map[string]int) bool {
 	p := len(s.Stages)
-	v := a.Chunk*p + stage
+	v := shard.VirtualStage(stage, a.Chunk, p)
 	letter, need := "F", ""
 	switch a.Kind {
 	case schedule.Forward:

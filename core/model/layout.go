@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -242,6 +243,32 @@ func ParamNames(c Config) []string {
 		}
 	}
 	return out
+}
+
+// Order lists the units as a pass uses them. The tied head works within the
+// final norm's unit: its use begins after that unit's and ends before it.
+func (l *Layout) Order(ph Phase) []int {
+	out := make([]int, len(l.Units))
+	for u := range out {
+		out[u] = u
+	}
+	if ph == Forward {
+		return out
+	}
+	slices.Reverse(out)
+	if l.Units[out[0]].Name == HeadUnit {
+		out[0], out[1] = out[1], out[0]
+	}
+	return out
+}
+
+// Source is the unit whose weights unit u reads: its own, or the embedding for a
+// tied head beside it.
+func (l *Layout) Source(u int) int {
+	if l.Units[u].Hi > l.Weights {
+		return 0
+	}
+	return u
 }
 
 // Pieces cuts elements [r.Lo, r.Hi) of the flat buffer by parameter: it calls f

@@ -38,12 +38,8 @@ func newReplicated(b *base) (*replicated, error) {
 		return nil, err
 	}
 	r.owned = r.own()
-	n := 0
-	for _, own := range r.owned {
-		n += own.Len()
-	}
 	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, n)
+		m, err := b.Meter.Alloc(MemMoments, b.holding().Moments)
 		if err != nil {
 			return nil, err
 		}
@@ -63,15 +59,8 @@ func newReplicated(b *base) (*replicated, error) {
 func (r *replicated) own() []shard.Range {
 	var out []shard.Range
 	for i := range r.segs {
-		s := &r.segs[i]
-		switch {
-		case s.Source:
-		case s.Bounds == nil:
-			out = append(out, s.Range)
-		default:
-			if own := s.Own(r.DP.Rank()); !own.Empty() {
-				out = append(out, own)
-			}
+		if own := r.segs[i].Own(r.DP.Rank()); !r.segs[i].Source && !own.Empty() {
+			out = append(out, own)
 		}
 	}
 	return out

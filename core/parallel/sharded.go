@@ -25,7 +25,6 @@ type sharded struct {
 	unitG   []kernels.Tensor // full gradient of each unit that is in its backward pass
 	weights kernels.Tensor   // stage 2: all of them
 	moments []kernels.Tensor
-	owned   int     // own elements that have moments: all but the head source's
 	gather  *gather // stage 3
 }
 
@@ -35,9 +34,6 @@ func newSharded(b *base) (*sharded, error) {
 	for i := range b.segs {
 		s.off = append(s.off, n)
 		n += b.segs[i].Own(b.DP.Rank()).Len()
-		if !b.segs[i].Source {
-			s.owned = n
-		}
 	}
 	for u := range b.layout.Units {
 		s.within = append(s.within, b.inUnit(u))
@@ -54,10 +50,10 @@ func newSharded(b *base) (*sharded, error) {
 	} else if s.gather, err = newGather(s); err != nil {
 		return nil, err
 	}
-	if s.shards, err = NewCounter(b.Meter, MemGrads, n, b.workers); err != nil {
+	if s.shards, err = NewCounter(b.Meter, MemGrads, b.holding().Grads, b.workers); err != nil {
 		return nil, err
 	}
-	if b.Plan.MicroBatches > b.workers {
+	if WholeGradient(b.Plan, b.Model.Config()) {
 		if s.full, err = b.Meter.Alloc(MemGrads, b.layout.Grads); err != nil {
 			return nil, err
 		}
@@ -68,7 +64,7 @@ func newSharded(b *base) (*sharded, error) {
 		}
 	}
 	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, s.owned)
+		m, err := b.Meter.Alloc(MemMoments, b.holding().Moments)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ package parallel
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -178,93 +177,5 @@ func (b *base) held() []int {
 	return out
 }
 
-// Segment is a range of the flat layout that is sharded as a whole: rank i of
-// the data-parallel group owns elements [Bounds[i], Bounds[i+1]) of it.
-type Segment struct {
-	Name string
-	shard.Range
-	Bounds []int
-	Unit   int // the unit that it lies in; -1 for all of them
-	// Source marks the gradient source of a tied head: cut like the embedding.
-	Source bool
-}
-
-// Own is the part of the flat layout that rank i owns.
-func (s *Segment) Own(i int) shard.Range {
-	return shard.Range{Lo: s.Lo + s.Bounds[i], Hi: s.Lo + s.Bounds[i+1]}
-}
-
-// whole gives all of n elements to one owner.
-func whole(n, owner, size int) []int {
-	b := make([]int, size+1)
-	for i := owner + 1; i <= size; i++ {
-		b[i] = n
-	}
-	return b
-}
-
-// Segments cuts a layout for a plan: stage 0 has one segment that every rank
-// owns in full (Bounds nil); stage 1 one segment, the whole vector, or one per
-// block with an owner; stages 2 and 3 one per unit, or one per tensor.
-func Segments(p plan.Plan, c model.Config, l *model.Layout) ([]Segment, error) {
-	dp := p.Dims().DP
-	var out []Segment
-	switch {
-	case p.Zero == 0:
-		return []Segment{{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
-	case p.Zero == 1 && (p.Shard == plan.ShardFlat || p.Shard == ""):
-		out = append(out, Segment{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
-	case p.Zero == 1:
-		segs, err := blockSegments(p.Shard, l, dp)
-		if err != nil {
-			return nil, err
-		}
-		out = segs
-	case p.Shard == plan.ShardTensors:
-		out = tensorSegments(l, dp)
-	default:
-		for u := range l.Units {
-			if r := l.Units[u].Range; r.Hi <= l.Owned {
-				out = append(out, Segment{Name: l.Units[u].Name, Range: r, Unit: u, Bounds: shard.Bounds(r.Len(), dp)})
-			}
-		}
-	}
-	if l.Grads > l.Owned {
-		head := l.Units[len(l.Units)-1]
-		bounds, err := headBounds(p, c, l, head.Len())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Segment{Name: head.Name, Range: head.Range, Unit: len(l.Units) - 1, Bounds: bounds, Source: true})
-	}
-	return out, nil
-}
-
-// headBounds cuts the head source as the embedding is cut, on the stage that
-// has it.
-func headBounds(p plan.Plan, c model.Config, l *model.Layout, n int) ([]int, error) {
-	segs, first := []Segment(nil), l
-	if l.Units[0].Name != model.EmbedUnit {
-		part := p.Parts(c, p.Dims().Coord(0))[0]
-		part.Tensor = l.Part.Tensor
-		whole := model.NewLayout(c, part)
-		whole.Grads = whole.Owned // only the owned range is of interest
-		first = &whole
-	} else {
-		owned := *l
-		owned.Grads = owned.Owned
-		first = &owned
-	}
-	segs, err := Segments(p, c, first)
-	if err != nil {
-		return nil, err
-	}
-	if segs[0].Lo != 0 || segs[0].Hi < n {
-		return nil, fmt.Errorf("embedding of %d elements is cut into several segments", n)
-	}
-	bounds := make([]int, len(segs[0].Bounds))
-	for i, b := range segs[0].Bounds {
-		bounds[i] = min(b, n)
-	}
-	return bounds, nil
-}
+// holding is what this rank holds.
+func (b *base) holding() Holding { return Hold(b.segs, b.layout, b.Plan.Zero, b.DP.Rank()) }
