@@ -41,11 +41,11 @@ func (b *builder) levels() int64 { return int64(shard.Levels(b.report.Workers / 
 // memory adds up what data-parallel rank dp of the chunks' group holds.
 func (b *builder) memory(dp int, chunks []chunk) Memory {
 	var m Memory
-	var most passes
+	var most transient
 	for i := range chunks {
 		c := &chunks[i]
 		b.addState(&m, dp, c)
-		most = most.max(c.passes)
+		most = most.max(c.transient)
 		m.Live += c.live.acts
 		m.Activations += elementBytes * int64(c.live.acts) * int64(c.acts)
 		edge := b.seqs * b.cfg.Model.SeqLen * b.cfg.Model.Hidden
@@ -89,23 +89,23 @@ func (b *builder) tiedBuffer(dp int, chunks []chunk) int64 {
 	return elementBytes * int64(most)
 }
 
-// passes is what a micro-batch's passes hold beyond what is kept, at most, in
+// transient is what a micro-batch's passes hold beyond what is kept, at most, in
 // elements, and how often each unit is gathered for them.
-type passes struct {
+type transient struct {
 	weights, grads, both int
 	loans, longest       int   // buffers lent at once, and the length that all have
 	gathers              []int // by unit
 }
 
 // max keeps the larger peaks: passes of different chunks do not overlap.
-func (p passes) max(o passes) passes {
-	return passes{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both),
+func (p transient) max(o transient) transient {
+	return transient{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both),
 		loans: max(p.loans, o.loans), longest: max(p.longest, o.longest)}
 }
 
 // walk follows the passes of a micro-batch.
 type walk struct {
-	passes
+	transient
 	layout                 *model.Layout
 	uses                   []int // by unit: begun and not ended
 	here                   []bool
@@ -117,7 +117,7 @@ type walk struct {
 // weights exist from the use of the unit before it in the pass (it is fetched
 // ahead) to the end of its own; with unitGrads, its gradient during its backward
 // pass.
-func walkPasses(l *model.Layout, gather, unitGrads bool) passes {
+func walkPasses(l *model.Layout, gather, unitGrads bool) transient {
 	w := walk{layout: l, uses: make([]int, len(l.Units)), here: make([]bool, len(l.Units))}
 	w.gathers = make([]int, len(l.Units))
 	for _, ph := range []model.Phase{model.Forward, model.Backward} {
@@ -141,7 +141,7 @@ func walkPasses(l *model.Layout, gather, unitGrads bool) passes {
 			}
 		}
 	}
-	return w.passes
+	return w.transient
 }
 
 // fetch gathers the units whose weights some units read, unless they are here.

@@ -105,7 +105,7 @@ func (s *sender) data(c *chunk) {
 			dp(weights, names.OpAllGather, "weights", seg.Len(), 1)
 		}
 		if zero == 3 && seg.Hi <= c.layout.Weights {
-			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.passes.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
+			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.transient.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
 		}
 	}
 	if c.layout.Part.Last {

@@ -144,7 +144,7 @@ func WholeGradient(p plan.Plan, c model.Config) bool {
 // one owner, by the block map of the given kind over the blocks of this layout
 // (a pipeline stage deals out its own).
 func blockSegments(kind string, l *model.Layout, dp int) ([]Segment, error) {
-	m, err := blockMap(kind, l, dp)
+	m, err := BlockMap(kind, BlockSizes(l), dp)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +175,8 @@ func blockSegments(kind string, l *model.Layout, dp int) ([]Segment, error) {
 	return out, nil
 }
 
-func blockMap(kind string, l *model.Layout, dp int) (shard.BlockMap, error) {
-	sizes := BlockSizes(l)
+// BlockMap is the block map of a plan's kind over dp ranks.
+func BlockMap(kind string, sizes shard.Sizes, dp int) (shard.BlockMap, error) {
 	switch kind {
 	case plan.ShardRoundRobin:
 		return shard.RoundRobin(len(sizes.Blocks), dp)

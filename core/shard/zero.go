@@ -22,6 +22,13 @@ func NewOptimizerShard(rank, world, total int) (OptimizerShard, error) {
 	return OptimizerShard{rank, world, total, Part{rank, world}.Of(total)}, nil
 }
 
+// Join lays two shards of a rank side by side, as if their vectors were one:
+// lengths add up, and so all sizes below do.
+func (s OptimizerShard) Join(o OptimizerShard) OptimizerShard {
+	s.Total, s.Hi = s.Total+o.Total, s.Hi+o.Len()
+	return s
+}
+
 // Bytes is the state of the shard, FullBytes of the whole vector: 4 bytes for
 // each of moments values per element (AdamW has 2), and 4 for an f32 master
 // copy, which weights of 16 bits need.

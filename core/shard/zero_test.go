@@ -95,3 +95,14 @@ func TestOptimizerShardBytes(t *testing.T) {
 		t.Errorf("savings %v, ideal %v", s.Savings(), s.IdealSavings())
 	}
 }
+
+// Shards of several vectors side by side are one shard of them all.
+func TestOptimizerShardsJoin(t *testing.T) {
+	a, _ := shard.NewOptimizerShard(1, 3, 10)
+	b, _ := shard.NewOptimizerShard(1, 3, 7)
+	none, _ := shard.NewOptimizerShard(1, 3, 0)
+	s := none.Join(a).Join(b)
+	if s.Len() != 3+2 || s.Total != 17 || s.Savings() != 12./17 || s.Rank != 1 || s.World != 3 {
+		t.Errorf("%+v, savings %v", s, s.Savings())
+	}
+}
