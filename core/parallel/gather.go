@@ -55,6 +55,7 @@ func newGather(s *sharded) (*gather, error) {
 
 // init builds this rank's own elements.
 func (g *gather) init(fill func(*model.Param, shard.Range, kernels.Tensor)) error {
+	g.s.step = -1
 	for i := range g.s.segs {
 		seg := &g.s.segs[i]
 		if seg.Hi > g.s.layout.Weights {

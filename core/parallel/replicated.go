@@ -19,9 +19,7 @@ import (
 type replicated struct {
 	*base
 	grads   *Counter
-	weights kernels.Tensor
-	moments []kernels.Tensor // of the pieces, one after another
-	owned   []shard.Range    // what this rank updates
+	owned   []shard.Range // what this rank updates
 	squares [1]Piece
 	scatter bool                          // the flat form of stage 1
 	issued  []kernels.Tensor              // by unit: the gradient that was handed over
@@ -30,23 +28,16 @@ type replicated struct {
 
 func newReplicated(b *base) (*replicated, error) {
 	r := &replicated{base: b, scatter: b.segs[0].Bounds != nil && b.segs[0].Unit < 0}
-	var err error
-	if r.weights, err = b.Meter.Alloc(MemWeights, b.layout.Weights); err != nil {
+	if err := b.allocWeights(); err != nil {
 		return nil, err
 	}
+	var err error
 	if r.grads, err = NewCounter(b.Meter, MemGrads, b.layout.Grads, b.workers); err != nil {
 		return nil, err
 	}
 	r.owned = r.own()
-	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, b.holding().Moments)
-		if err != nil {
-			return nil, err
-		}
-		r.moments = append(r.moments, m)
-	}
-	for _, u := range b.held() {
-		b.Model.BindWeights(u, r.unit(r.weights, u))
+	if err := b.allocMoments(); err != nil {
+		return nil, err
 	}
 	r.issued = make([]kernels.Tensor, len(b.layout.Units))
 	for u := range b.layout.Units {
@@ -66,23 +57,8 @@ func (r *replicated) own() []shard.Range {
 	return out
 }
 
-func (r *replicated) unit(flat kernels.Tensor, u int) kernels.Tensor {
-	x := r.layout.Units[u].Range
-	return flat.Range(x.Lo, x.Hi)
-}
-
 func (r *replicated) Init(ctx context.Context, fill func(*model.Param, shard.Range, kernels.Tensor)) error {
-	r.step = -1
-	r.layout.Pieces(shard.Range{Hi: r.layout.Weights}, func(p *model.Param, local shard.Range) {
-		fill(p, local, r.weights.Range(p.Off+local.Lo, p.Off+local.Hi))
-	})
-	for _, u := range r.held() {
-		unit := &r.layout.Units[u]
-		if err := r.DP.Broadcast(r.on(ctx, unit.Name, unit.Range), r.unit(r.weights, u), 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.initWeights(ctx, fill)
 }
 
 func (r *replicated) BeginWorker(it *Item) {
@@ -219,10 +195,7 @@ func owner(bounds []int) int {
 	return i
 }
 
-func (r *replicated) State() []Piece {
-	all := shard.Range{Hi: r.layout.Weights}
-	return []Piece{{Range: all, W: r.weights}}
-}
+func (r *replicated) State() []Piece { return r.wholeWeights() }
 
 func (r *replicated) Replicated() (weights, moments bool) { return true, r.segs[0].Bounds == nil }
 

@@ -109,6 +109,8 @@ type base struct {
 	item    *Item
 	labels  comm.Labels // of operations on DP
 	pieces  pieceList
+	weights kernels.Tensor   // all of the layout's, but for stage 3
+	moments []kernels.Tensor // of the own elements of all segments, one after another
 }
 
 // pieceList is a list of pieces that is made again and again in place: where a
@@ -164,6 +166,55 @@ func (b *base) beside(name string, r shard.Range) comm.Label {
 	l := b.label(name, r)
 	l.Overlap = true
 	return l
+}
+
+// allocWeights allocates all weights and binds the model to them.
+func (b *base) allocWeights() (err error) {
+	if b.weights, err = b.Meter.Alloc(MemWeights, b.layout.Weights); err != nil {
+		return err
+	}
+	for _, u := range b.held() {
+		b.Model.BindWeights(u, b.unit(b.weights, u))
+	}
+	return nil
+}
+
+// allocMoments allocates the moments of what this rank updates.
+func (b *base) allocMoments() error {
+	for range b.Moments {
+		m, err := b.Meter.Alloc(MemMoments, b.holding().Moments)
+		if err != nil {
+			return err
+		}
+		b.moments = append(b.moments, m)
+	}
+	return nil
+}
+
+// initWeights builds all weights and takes rank 0's.
+func (b *base) initWeights(ctx context.Context, fill func(*model.Param, shard.Range, kernels.Tensor)) error {
+	b.step = -1
+	b.layout.Pieces(shard.Range{Hi: b.layout.Weights}, func(p *model.Param, local shard.Range) {
+		fill(p, local, b.weights.Range(p.Off+local.Lo, p.Off+local.Hi))
+	})
+	for _, u := range b.held() {
+		unit := &b.layout.Units[u]
+		if err := b.DP.Broadcast(b.on(ctx, unit.Name, unit.Range), b.unit(b.weights, u), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholeWeights is State where every rank holds all weights.
+func (b *base) wholeWeights() []Piece {
+	return []Piece{{Range: shard.Range{Hi: b.layout.Weights}, W: b.weights}}
+}
+
+// unit is what a flat buffer holds of unit u.
+func (b *base) unit(flat kernels.Tensor, u int) kernels.Tensor {
+	x := b.layout.Units[u].Range
+	return flat.Range(x.Lo, x.Hi)
 }
 
 // held lists the units that have weights in the rank's parameter buffer.
