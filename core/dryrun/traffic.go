@@ -75,8 +75,7 @@ func (s *sender) op(order int, o operation) {
 	}
 }
 
-// data adds the operations over the data-parallel ranks: see shard.ZeRO.Traffic
-// for the flat forms.
+// data adds the operations over the data-parallel ranks.
 func (s *sender) data(c *chunk) {
 	part := shard.Part{Index: s.at.DP, Size: s.dims.DP}
 	rounds, zero := int64(s.report.Workers/s.dims.DP), s.cfg.Plan.Zero
