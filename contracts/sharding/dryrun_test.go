@@ -1,11 +1,13 @@
 package sharding_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/sharding"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -85,4 +87,45 @@ func unitSizes(c spec.Config) []int {
 		last += m.Vocab * m.Hidden
 	}
 	return append(out, last)
+}
+
+// What is reduced is labelled by unit, by tensor where tensors are dealt out,
+// and where the whole vector is reduced at once by its name; a tied head's
+// gradient by its unit.
+func TestLabels(t *testing.T) {
+	c, err := model.Named("odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := model.NewLayout(c, model.Whole(c))
+	var units, tensors []string
+	for _, u := range l.Units {
+		units = append(units, u.Name)
+	}
+	for _, p := range l.Params[:len(l.Params)-1] {
+		tensors = append(tensors, p.Name)
+	}
+	tensors = append(tensors, model.HeadUnit)
+	for text, want := range map[string][]string{
+		"dp=2": units, "dp=2,zero=1,shard=balanced": units, "dp=2,zero=2": units, "dp=2,zero=3": units,
+		"dp=2,zero=3,shard=tensors": tensors, "dp=2,zero=1": {names.WholeVector, model.HeadUnit},
+	} {
+		p, err := plan.Parse(text)
+		if err == nil {
+			err = p.Validate(c, 13)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		z := sharding.Of(p, c, &l, 2)
+		for _, x := range z.Traffic() {
+			if x.Gradient {
+				got = append(got, x.Label)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q are reduced, want %q", text, got, want)
+		}
+	}
 }

@@ -161,7 +161,7 @@ func checkSlices(t *testing.T, c spec.Config, got []dryrun.Slice) {
 // The cost model of the blocks' all-reduces is what the ranks send.
 func TestBlockAllReduces(t *testing.T) {
 	found := 0
-	each(t, func(c spec.Config, r *dryrun.Report) {
+	check := func(c spec.Config, r *dryrun.Report) {
 		if c.Plan.DP > 1 || c.Plan.TP == 1 {
 			return
 		}
@@ -188,7 +188,10 @@ func TestBlockAllReduces(t *testing.T) {
 		if s.Logical*2*uint64(c.Plan.TP-1) != s.Wire {
 			t.Errorf("%s %s: %d bytes are reduced, %d sent", c.Model.Name, c.Plan, s.Logical, s.Wire)
 		}
-	})
+	}
+	each(t, check)
+	chunks := config(t, "nano", "tp=2,pp=2,schedule=interleaved,virtual=2")
+	check(chunks, report(t, chunks))
 	if found == 0 {
 		t.Error("no plan with tensor parallelism alone")
 	}
