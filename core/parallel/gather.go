@@ -38,7 +38,7 @@ type gathered struct {
 }
 
 func newGather(s *sharded) (*gather, error) {
-	shard, err := s.Meter.Alloc(MemWeights, s.holding().Weights)
+	shard, err := s.Meter.Alloc(names.MemWeights, s.holding().Weights)
 	g := &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units)),
 		order: map[model.Phase][]int{model.Forward: s.layout.Order(model.Forward), model.Backward: s.layout.Order(model.Backward)}}
 	for u := range g.units {
@@ -131,7 +131,7 @@ func (g *gather) start(u int) error {
 	if !st.buf.Absent() {
 		return nil
 	}
-	buf, err := g.s.Meter.Borrow(MemWeights, g.s.layout.Units[u].Len())
+	buf, err := g.s.Meter.Borrow(names.MemWeights, g.s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -32,7 +33,7 @@ func newReplicated(b *base) (*replicated, error) {
 		return nil, err
 	}
 	var err error
-	if r.grads, err = NewCounter(b.Meter, MemGrads, b.layout.Grads, b.workers); err != nil {
+	if r.grads, err = NewCounter(b.Meter, names.MemGrads, b.layout.Grads, b.workers); err != nil {
 		return nil, err
 	}
 	r.owned = r.own()

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -45,11 +46,11 @@ func newSharded(b *base) (*sharded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.shards, err = NewCounter(b.Meter, MemGrads, b.holding().Grads, b.workers); err != nil {
+	if s.shards, err = NewCounter(b.Meter, names.MemGrads, b.holding().Grads, b.workers); err != nil {
 		return nil, err
 	}
 	if WholeGradient(b.Plan, b.Model.Config()) {
-		if s.full, err = b.Meter.Alloc(MemGrads, b.layout.Grads); err != nil {
+		if s.full, err = b.Meter.Alloc(names.MemGrads, b.layout.Grads); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +125,7 @@ func (s *sharded) Before(ctx context.Context, u int, ph model.Phase) error {
 	if ph == model.Forward || !s.full.Absent() {
 		return nil
 	}
-	g, err := s.Meter.Borrow(MemGrads, s.layout.Units[u].Len())
+	g, err := s.Meter.Borrow(names.MemGrads, s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}

@@ -80,9 +80,9 @@ type Setup struct {
 // New makes the updater of the plan's ZeRO stage.
 func New(s Setup) (Updater, error) {
 	n := len(s.Plan.RankWorkers(s.Model.Config(), 0))
-	b := &base{Setup: s, be: s.Meter.For(MemOther), layout: &s.Model.Layout, workers: n}
+	b := &base{Setup: s, be: s.Meter.For(names.MemOther), layout: &s.Model.Layout, workers: n}
 	var err error
-	if b.loss, err = NewCounter(s.Meter, MemOther, 1, n); err != nil {
+	if b.loss, err = NewCounter(s.Meter, names.MemOther, 1, n); err != nil {
 		return nil, err
 	}
 	if b.segs, err = Segments(s.Plan, s.Model.Config(), b.layout); err != nil {
@@ -170,7 +170,7 @@ func (b *base) beside(name string, r shard.Range) comm.Label {
 
 // allocWeights allocates all weights and binds the model to them.
 func (b *base) allocWeights() (err error) {
-	if b.weights, err = b.Meter.Alloc(MemWeights, b.layout.Weights); err != nil {
+	if b.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
 		return err
 	}
 	for _, u := range b.held() {
@@ -182,7 +182,7 @@ func (b *base) allocWeights() (err error) {
 // allocMoments allocates the moments of what this rank updates.
 func (b *base) allocMoments() error {
 	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, b.holding().Moments)
+		m, err := b.Meter.Alloc(names.MemMoments, b.holding().Moments)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,240 @@
+package drill
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Record is one operation on one rank: what was done, and the digest of what
+// came out. The digest covers the result and the guards round it.
+type Record struct {
+	Op    string `json:"op"`
+	Rank  int    `json:"rank"`  // in the world
+	Group []int  `json:"group"` // world ranks, by rank in the group; of a split, the new group
+	// Peer is the root of a broadcast, the receiver of a send or the sender of a
+	// receive, in the world; -1 for other operations.
+	Peer      int    `json:"peer"`
+	Reduction string `json:"reduction"`        // "sum" or "max"
+	Count     int    `json:"count"`            // elements of the whole vector
+	Bounds    []int  `json:"bounds,omitempty"` // nil is the shard rule
+	InPlace   bool   `json:"inPlace,omitempty"`
+	Input     Input  `json:"input"`
+	Seed      uint64 `json:"seed"` // of the inputs
+	Iteration int    `json:"iteration"`
+
+	Digest kernels.Digest `json:"digest"`
+	Err    string         `json:"err,omitempty"` // why the operation failed
+}
+
+// Operation is the reduction.
+func (r Record) Operation() kernels.Op {
+	if r.Reduction == kernels.Max.String() {
+		return kernels.Max
+	}
+	return kernels.Sum
+}
+
+// source gives the record's inputs.
+func (r Record) source() source { return source{kind: r.Input, op: r.Operation(), seed: r.Seed} }
+
+// bytes is a rank's input to AllGatherBytes: lengths differ, some are 0.
+func (r Record) bytesOf(rank int) []byte {
+	n := (r.Count + rank) % (r.Count + 2)
+	var b []byte
+	for i := 0; len(b) < n; i++ {
+		b = binary.LittleEndian.AppendUint64(b, r.source().word(rank, i))
+	}
+	return b[:n]
+}
+
+// Cut is a way to split a world: the color and key of a rank of size.
+type Cut struct{ Color, Key func(rank, size int) int }
+
+// Cuts are the splits of a drill: neighbours apart, halves in reverse order, and
+// all ranks but the first, which joins none.
+func Cuts() []Cut {
+	zero := func(int, int) int { return 0 }
+	return []Cut{
+		{func(r, _ int) int { return r % 2 }, zero},
+		{func(r, n int) int { return 2 * r / n }, func(r, _ int) int { return -r }},
+		{func(r, _ int) int { return min(r, 1) - 1 }, zero},
+	}
+}
+
+// Group is the new group of a rank under the cut of the given ranks, nil if it
+// joins none.
+func (c Cut) Group(ranks []int, rank int) []int {
+	n := len(ranks)
+	color := c.Color(slices.Index(ranks, rank), n)
+	if color < 0 {
+		return nil
+	}
+	var members []int // indices in ranks
+	for i := range ranks {
+		if c.Color(i, n) == color {
+			members = append(members, i)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(c.Key(a, n), c.Key(b, n)) })
+	for i, m := range members {
+		members[i] = ranks[m]
+	}
+	return members
+}
+
+// Iterations is how often a level repeats the whole list, with new inputs.
+func Iterations(level int) int { return [...]int{1, 3, 10}[min(max(level, 0), 2)] }
+
+// counts are the sizes of a level in a group of n: empty, one, around n, not
+// divisible, and, in the first iteration, long.
+func counts(n, level, iteration int) []int {
+	c := []int{0, 1, n - 1, n, n + 1, 3*n + 2, 67}
+	if level >= 1 {
+		c = append(c, 1000, 4097)
+	}
+	if level >= 2 && iteration == 0 {
+		c = append(c, 65537, 1<<18+3)
+	}
+	slices.Sort(c)
+	return slices.Compact(c)
+}
+
+// Plan lists the records, without results, that a drill gives on one rank of a
+// world. Levels: 0 quick, 1 thorough, 2 also long vectors, many iterations.
+func Plan(size, rank int, seed uint64, level int) []Record {
+	world := make([]int, size)
+	for r := range world {
+		world[r] = r
+	}
+	var all []Record
+	for it := range Iterations(level) {
+		all = append(all, Steps(world, rank, seed, it, level)...)
+		for _, c := range Cuts() {
+			if group := c.Group(world, rank); group != nil {
+				all = append(all, Split(group, rank, it))
+				all = append(all, Steps(group, rank, seed, it, level)...)
+			}
+		}
+	}
+	return all
+}
+
+// Split is the record of a split that gave group.
+func Split(group []int, rank, iteration int) Record {
+	return Record{Op: names.OpSplit, Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration}
+}
+
+// planner collects the operations of one group in which one rank takes part.
+type planner struct {
+	base  Record
+	seed  uint64
+	step  uint64 // counts all operations of the group, so that ranks agree on seeds
+	steps []Record
+}
+
+// Steps lists a rank's operations on one group.
+func Steps(group []int, rank int, seed uint64, iteration, level int) []Record {
+	p := &planner{
+		base: Record{Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration},
+		seed: hash(seed, uint64(iteration), uint64(len(group)), uint64(group[0])),
+	}
+	for _, n := range counts(len(group), level, iteration) {
+		p.reductions(n)
+		p.moves(n)
+		p.others(n)
+	}
+	return p.steps
+}
+
+// add gives the operation its seed and keeps it if this rank takes part.
+func (p *planner) add(takesPart bool, set func(*Record)) {
+	p.step++
+	if !takesPart {
+		return
+	}
+	r := p.base
+	r.Seed = hash(p.seed, p.step)
+	set(&r)
+	p.steps = append(p.steps, r)
+}
+
+// reductions are AllReduce and ReduceScatter of n elements.
+func (p *planner) reductions(n int) {
+	for _, in := range []struct {
+		kind Input
+		op   kernels.Op
+	}{{Integer, kernels.Sum}, {Order, kernels.Sum}, {Integer, kernels.Max}, {Order, kernels.Max}} {
+		p.add(true, func(r *Record) {
+			r.Op, r.Count, r.Input, r.Reduction, r.InPlace = names.OpAllReduce, n, in.kind, in.op.String(), true
+		})
+		p.parts(n, func(r *Record) {
+			r.Op, r.Input, r.Reduction = names.OpReduceScatter, in.kind, in.op.String()
+		})
+	}
+}
+
+// parts adds the variants of an operation on a vector and its parts.
+func (p *planner) parts(n int, set func(*Record)) {
+	for _, bounds := range [][]int{nil, lopsided(n, len(p.base.Group))} {
+		for _, inPlace := range []bool{false, true} {
+			p.add(true, func(r *Record) {
+				r.Count, r.Bounds, r.InPlace = n, bounds, inPlace
+				set(r)
+			})
+		}
+	}
+}
+
+// lopsided gives the last rank most elements and some of the others none.
+func lopsided(n, size int) []int {
+	b := make([]int, size+1)
+	for i := 1; i < size; i++ {
+		b[i] = min(i/2, n)
+	}
+	b[size] = n
+	return b
+}
+
+// moves are AllGather, Broadcast from every root, and messages of n elements
+// between neighbours.
+func (p *planner) moves(n int) {
+	p.parts(n, func(r *Record) { r.Op = names.OpAllGather })
+	group := p.base.Group
+	for _, root := range group {
+		p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, n, root, true })
+	}
+	for i, from := range group {
+		to := group[(i+1)%len(group)]
+		if from == to {
+			continue
+		}
+		for range 2 { // two, so that their order shows
+			p.message(from, to, n)
+			p.message(to, from, n)
+		}
+	}
+}
+
+// message is one message; both sides have one seed.
+func (p *planner) message(from, to, n int) {
+	me := p.base.Rank
+	p.add(me == from || me == to, func(r *Record) {
+		r.Op, r.Count, r.Peer, r.InPlace = names.OpSend, n, to, true
+		if me == to {
+			r.Op, r.Peer = names.OpRecv, from
+		}
+	})
+}
+
+// others are the collectives without tensors.
+func (p *planner) others(n int) {
+	for _, op := range []kernels.Op{kernels.Sum, kernels.Max} {
+		p.add(true, func(r *Record) { r.Op, r.Count, r.Reduction = names.OpAllReduceInt, n, op.String() })
+	}
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGatherBytes, min(n, 4097) })
+	p.add(true, func(r *Record) { r.Op = names.OpBarrier })
+}
