@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -163,15 +162,3 @@ func recorded(o suite.Options) ([]golden.Variant, error) {
 // plainParams is the size of a model, in parameters, that plain Go trains in no
 // more than a minute.
 const plainParams = 20e6
-
-// breaks applies a fault to the run of one role.
-func breaks(role contract.Role, f func(*launch.Parts)) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r, ok := c.Runs[role]
-		if !ok {
-			panic(fmt.Sprintf("contracts: case %s has no %s run", c.Name, role)) // a mistake in the list of mutants
-		}
-		r.Key, r.Parts = "", f
-		c.Runs[role] = r
-	}
-}
