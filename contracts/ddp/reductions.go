@@ -6,9 +6,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/contracts/sharding"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -38,53 +37,26 @@ type operation struct {
 	elements []int64 // ascending
 }
 
-// due lists the reductions of a rank in a step. Without ZeRO, and in stage 1
-// with an owner per block, each unit's partial sum is all-reduced; stage 1 by
-// elements reduce-scatters the whole vector, and a tied head's gradient beside
-// it; stages 2 and 3 reduce-scatter every round of workers.
+// due lists the reductions of a rank in a step, of all its model parts.
 func due(r *evidence.Run, rank int) []operation {
-	var d dues
-	p := r.Config.Plan
-	rounds := len(p.RankWorkers(r.Config.Model, r.At(rank).DP))
+	var out []operation
 	for _, l := range r.Layouts(rank) {
-		switch {
-		case p.Zero == 1 && p.Shard == plan.ShardFlat:
-			d.add(names.OpReduceScatter, names.WholeVector, l.Owned, 1)
-			if l.Grads > l.Owned {
-				d.add(names.OpReduceScatter, model.HeadUnit, l.Grads-l.Owned, 1)
+		zero := sharding.Of(r.Config.Plan, r.Config.Model, &l, len(r.Moments()))
+		for _, c := range zero.Traffic() {
+			if !c.Gradient {
+				continue
 			}
-		case p.Zero < 2:
-			for _, u := range l.Units {
-				d.add(names.OpAllReduce, u.Name, u.Len(), 1)
+			i := slices.IndexFunc(out, func(o operation) bool { return o.label == c.Label })
+			if i < 0 {
+				i = len(out)
+				out = append(out, operation{label: c.Label, op: c.Op})
 			}
-		case p.Shard == plan.ShardTensors:
-			for _, x := range l.Params {
-				if name := l.Units[x.Unit].Name; name == model.HeadUnit {
-					d.add(names.OpReduceScatter, name, x.Len(), rounds)
-				} else {
-					d.add(names.OpReduceScatter, x.Name, x.Len(), rounds)
-				}
-			}
-		default:
-			for _, u := range l.Units {
-				d.add(names.OpReduceScatter, u.Name, u.Len(), rounds)
-			}
+			o := &out[i]
+			o.elements = append(o.elements, slices.Repeat([]int64{int64(c.Elements)}, c.Times)...)
+			slices.Sort(o.elements)
 		}
 	}
-	return d
-}
-
-type dues []operation
-
-func (d *dues) add(op, label string, elements, times int) {
-	i := slices.IndexFunc(*d, func(o operation) bool { return o.label == label })
-	if i < 0 {
-		i = len(*d)
-		*d = append(*d, operation{label: label, op: op})
-	}
-	o := &(*d)[i]
-	o.elements = append(o.elements, slices.Repeat([]int64{int64(elements)}, times)...)
-	slices.Sort(o.elements)
+	return out
 }
 
 // reductions checks that a rank reduced what the plan says in each step, whole,

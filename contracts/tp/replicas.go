@@ -47,14 +47,15 @@ func kvHeads(p *contract.Pass) {
 }
 
 // copies checks that each rank holds the heads of a KV parameter that its query
-// heads attend to, by the arithmetic of package shard: copies of one head where
-// there are fewer heads than ranks.
+// heads attend to: query head h attends to KV head h*kv/heads, so there are
+// copies of one head where there are fewer of them than ranks.
 func copies(p *contract.Pass, c *compare.Comparison, name string) {
 	m, size := c.Test.Config.Model, c.Test.Config.Plan.TP
 	p.Expect(c.Expected(trace.Weight, name))
 	for _, x := range c.Test.Copies(c.Held[name], -1, trace.Weight, 0) {
 		p.Saw(1)
-		heads := shard.TensorParallel{Rank: x.At.TP, Size: size, Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim}.KVHeadRange()
+		first, last := x.At.TP*m.Heads/size, (x.At.TP+1)*m.Heads/size-1
+		heads := shard.Range{Lo: first * m.KVHeads / m.Heads, Hi: last*m.KVHeads/m.Heads + 1}
 		width := int64(x.Param.Rows*x.Param.Cols) / int64(m.KVHeads)
 		if want := int64(heads.Len()) * width; x.Event.Count != want {
 			p.Report(contract.Finding{Rank: x.Rank, Step: -1, Index: -1, Tensor: name, Got: fmt.Sprint(x.Event.Count), Want: fmt.Sprint(want),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/sharding"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -104,7 +105,7 @@ func (x *part) checkLaw(p *contract.Pass, r *evidence.Run, held map[holding][]sh
 		}
 		p.Saw(1)
 		if err == nil {
-			err = law(r.Config.Plan.Shard, sizes(&x.layout), m)
+			err = law(r.Config.Plan.Shard, sharding.Sizes(&x.layout), m)
 		}
 		if err != nil {
 			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
@@ -116,7 +117,7 @@ func (x *part) checkLaw(p *contract.Pass, r *evidence.Run, held map[holding][]sh
 // observed is the map by which the run holds its moments; seen is false where
 // some were recorded by no rank.
 func (x *part) observed(r *evidence.Run, held map[holding][]shard.Range, step int, what string) (m shard.BlockMap, seen bool, err error) {
-	m = shard.BlockMap{World: len(x.group), Blocks: make([]int, len(sizes(&x.layout).Blocks))}
+	m = shard.BlockMap{World: len(x.group), Blocks: make([]int, len(sharding.Sizes(&x.layout).Blocks))}
 	for i := range m.Blocks {
 		m.Blocks[i] = -1
 	}
@@ -130,24 +131,24 @@ func (x *part) observed(r *evidence.Run, held map[holding][]shard.Range, step in
 		if owner < 0 {
 			return m, false, nil
 		}
-		switch x.layout.Units[c.unit].Name {
+		switch x.layout.Units[c.Unit].Name {
 		case model.EmbedUnit:
 			m.Embed = owner
 		case model.FinalUnit:
-			if c.name == model.HeadName {
+			if c.Name == model.HeadName {
 				m.Head = owner
 			} else {
 				m.FinalNorm = owner
 			}
 		default:
-			block := c.unit - firstBlock(&x.layout)
+			block := c.Unit - sharding.FirstBlock(&x.layout)
 			if known := m.Blocks[block]; known >= 0 && known != owner {
 				err = fmt.Errorf("parts of block %d are with ranks %d and %d", block, known, owner)
 			}
 			m.Blocks[block] = owner
 		}
 	}
-	if sizes(&x.layout).Head == 0 && x.layout.Part.First {
+	if sharding.Sizes(&x.layout).Head == 0 && x.layout.Part.First {
 		m.Head = m.Embed
 	}
 	return m, true, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/sharding"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -29,7 +30,7 @@ func mapped(p *contract.Pass) {
 			p.Saw(1)
 		}
 	}
-	if byElements(r.Config.Plan) {
+	if sharding.ByElements(r.Config.Plan) {
 		return
 	}
 	held := holdings(r)
@@ -47,8 +48,8 @@ func mapped(p *contract.Pass) {
 
 // checkMap recomputes what a map says of the part.
 func (x *part) checkMap(kind string) error {
-	s := sizes(&x.layout)
-	m, err := blockMap(kind, s, len(x.group))
+	s := sharding.Sizes(&x.layout)
+	m, err := sharding.BlockMap(kind, s, len(x.group))
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func imbalance(loads []uint64) float64 {
 func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, step int) {
 	for i := range x.cuts {
 		c := &x.cuts[i]
-		want := x.group[slices.IndexFunc(x.group, func(rank int) bool { return !c.own(slices.Index(x.group, rank)).Empty() })]
+		want := x.group[slices.IndexFunc(x.group, func(rank int) bool { return !c.Own(slices.Index(x.group, rank)).Empty() })]
 		for _, what := range r.Moments() {
 			p.Expect(1)
 			var who []int
@@ -116,7 +117,7 @@ func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held map[holding][
 			}
 			p.Saw(1)
 			if len(who) != 1 || who[0] != want {
-				p.Report(contract.Finding{Rank: want, Step: step, Tensor: c.name, Index: -1, Got: fmt.Sprint(who), Want: fmt.Sprint([]int{want}),
+				p.Report(contract.Finding{Rank: want, Step: step, Tensor: c.Name, Index: -1, Got: fmt.Sprint(who), Want: fmt.Sprint([]int{want}),
 					Message: fmt.Sprintf("ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want)})
 			}
 		}
@@ -130,7 +131,7 @@ func (x *part) recorded(r *evidence.Run, held map[holding][]shard.Range, step in
 		owns, has := false, false
 		for i := range x.cuts {
 			c := &x.cuts[i]
-			owns = owns || !c.own(place).Empty()
+			owns = owns || !c.Own(place).Empty()
 			has = has || len(ranges(held, x, c, rank, step, what)) > 0
 		}
 		if owns && !has {
@@ -147,12 +148,12 @@ func (x *part) checkBalance(p *contract.Pass, r *evidence.Run) {
 	if r.Config.Plan.Shard == plan.ShardTensors || len(partsOf(r, x.rank)) > 1 {
 		return
 	}
-	m, err := blockMap(r.Config.Plan.Shard, sizes(&x.layout), len(x.group))
+	m, err := sharding.BlockMap(r.Config.Plan.Shard, sharding.Sizes(&x.layout), len(x.group))
 	if err != nil {
 		p.Doubt("%v", err)
 		return
 	}
-	b, err := m.Balance(sizes(&x.layout))
+	b, err := m.Balance(sharding.Sizes(&x.layout))
 	if err != nil {
 		p.Doubt("%v", err)
 		return

@@ -152,12 +152,7 @@ func (f *follower) end(e trace.Event, parts []*part) {
 	}
 	want := uint64(0)
 	for _, x := range parts {
-		m, err := x.zero.Memory(x.place)
-		if err != nil {
-			f.p.Doubt("%v", err)
-			return
-		}
-		want += m.Weights
+		want += x.zero.Memory(x.place).Weights
 	}
 	if uint64(e.Count) != want {
 		f.p.Report(contract.Finding{Rank: f.rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),

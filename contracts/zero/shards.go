@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/sharding"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -61,7 +62,7 @@ func holdings(r *evidence.Run) map[holding][]shard.Range {
 }
 
 // ranges joins a rank's ranges within a cut, ascending.
-func ranges(held map[holding][]shard.Range, x *part, c *cut, rank, step int, what string) []shard.Range {
+func ranges(held map[holding][]shard.Range, x *part, c *sharding.Cut, rank, step int, what string) []shard.Range {
 	var found []shard.Range
 	for _, q := range x.params() {
 		for _, h := range held[holding{rank, step, what, q.Name}] {
@@ -89,15 +90,15 @@ type owned struct {
 }
 
 // checkCut judges one sharding unit of one group in one step.
-func checkCut(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, x *part, c *cut, step int, what string) {
+func checkCut(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, x *part, c *sharding.Cut, step int, what string) {
 	finding := func(rank int, got, want any, format string, args ...any) {
 		p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("%s of %s: ", what, c.name) + fmt.Sprintf(format, args...)})
+			Message: fmt.Sprintf("%s of %s: ", what, c.Name) + fmt.Sprintf(format, args...)})
 	}
 	var shares []owned
 	complete := true
 	for place, rank := range x.group {
-		want, got := c.own(place), ranges(held, x, c, rank, step, what)
+		want, got := c.Own(place), ranges(held, x, c, rank, step, what)
 		if !want.Empty() {
 			p.Expect(1)
 		}
@@ -108,7 +109,7 @@ func checkCut(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range,
 		if len(got) > 1 {
 			finding(rank, got, "one range", "the shard of rank %d is not contiguous", rank)
 		}
-		if byElements(r.Config.Plan) && len(got) == 1 && got[0] != want {
+		if sharding.ByElements(r.Config.Plan) && len(got) == 1 && got[0] != want {
 			finding(rank, text(got[0]), text(want), "rank %d holds %d elements, the shard rule gives it %d", rank, got[0].Len(), want.Len())
 		}
 		for _, g := range got {

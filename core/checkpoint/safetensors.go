@@ -219,16 +219,21 @@ func copyOverlap(f io.ReaderAt, r stored, want Rect, dst []float32) (int, error)
 	if rows.Empty() || cols.Empty() {
 		return 0, nil
 	}
-	raw := make([]byte, 4*cols.Len())
-	for i := rows.Lo; i < rows.Hi; i++ {
-		at := r.off + 4*int64((i-r.R.Lo)*r.C.Len()+cols.Lo-r.C.Lo)
-		if _, err := f.ReadAt(raw, at); err != nil {
-			return 0, fmt.Errorf("%v: %w", r.Rect, err)
-		}
-		out := dst[(i-want.R.Lo)*want.C.Len()+cols.Lo-want.C.Lo:]
-		for j := range cols.Len() {
-			out[j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:]))
-		}
+	// Columns cols of the common rows, in the stored and in the wanted rectangle.
+	from := shard.MatrixShard{Rows: rows.Len(), Cols: r.C.Len(), Axis: shard.Columns, Range: cols.Shift(-r.C.Lo)}
+	to := shard.MatrixShard{Rows: rows.Len(), Cols: want.C.Len(), Axis: shard.Columns, Range: cols.Shift(-want.C.Lo)}
+	raw := make([]byte, 4*from.Rows*from.Cols)
+	if _, err := f.ReadAt(raw, r.off+4*int64((rows.Lo-r.R.Lo)*from.Cols)); err != nil {
+		return 0, fmt.Errorf("%v: %w", r.Rect, err)
 	}
-	return rows.Len() * cols.Len(), nil
+	whole := make([]float32, from.Rows*from.Cols)
+	for i := range whole {
+		whole[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	common, err := shard.ExtractShard(from, whole)
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", r.Rect, err)
+	}
+	at := (rows.Lo - want.R.Lo) * to.Cols
+	return len(common), shard.InsertShard(to, dst[at:at+to.Rows*to.Cols], common)
 }

@@ -45,6 +45,7 @@ type Report struct {
 	TokensPerSequence      int `json:"tokens_per_sequence"`
 
 	Stages   []Stage   `json:"stages"`
+	Tensor   *Tensor   `json:"tensor,omitempty"`   // nil without tensor parallelism
 	Schedule *Schedule `json:"schedule,omitempty"` // nil without pipeline
 	Ranks    []Ranks   `json:"ranks"`              // kinds of ranks, by their lowest rank
 	Bytes    int64     `json:"bytes"`              // Memory.Total of all ranks together
@@ -66,7 +67,8 @@ type Ranks struct {
 	Stage  int                  `json:"stage"`
 	IDs    []int                `json:"ids"` // world ranks, ascending
 	Memory Memory               `json:"memory"`
-	Sent   map[names.Axis]int64 `json:"sent,omitempty"` // bytes per step by group: dp, tp, kv, pp
+	Saved  *Saved               `json:"saved,omitempty"` // nil without ZeRO
+	Sent   map[names.Axis]int64 `json:"sent,omitempty"`  // bytes per step by group: dp, tp, kv, pp
 }
 
 // Traffic is the operations of one kind in a step, over all groups and ranks.
@@ -179,12 +181,21 @@ func (b *builder) build() error {
 				return err
 			}
 			if tp == 0 {
-				b.report.Stages = append(b.report.Stages, b.stage(pp, chunks))
+				s, err := b.stage(pp, chunks)
+				if err != nil {
+					return err
+				}
+				b.report.Stages = append(b.report.Stages, s)
 			}
 			for dp := range b.dims.DP {
-				b.rank(names.Coord{DP: dp, PP: pp, TP: tp}, chunks)
+				if err := b.rank(names.Coord{DP: dp, PP: pp, TP: tp}, chunks); err != nil {
+					return err
+				}
 			}
 		}
+	}
+	if b.report.Tensor, err = b.tensorParallel(); err != nil {
+		return err
 	}
 	for _, k := range b.report.Ranks {
 		slices.Sort(k.IDs)
@@ -197,12 +208,12 @@ func (b *builder) build() error {
 
 // chunk is one model part with what does not depend on the data-parallel rank.
 type chunk struct {
-	layout model.Layout
-	segs   []parallel.Segment
-	passes passes
-	acts   int // elements of one micro-batch's activations
-	fixed  int // elements of tables and scratch
-	live   held
+	layout    model.Layout
+	segs      []parallel.Segment
+	transient transient
+	acts      int // elements of one micro-batch's activations
+	fixed     int // elements of tables and scratch
+	live      held
 }
 
 // chunks lays out the parts of a stage's tensor-parallel rank.
@@ -215,27 +226,32 @@ func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 			return nil, err
 		}
 		c.acts, c.fixed = model.Sizes(b.cfg.Model, part, b.seqs)
-		c.passes = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.unitGradients())
+		c.transient = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.cfg.Plan.Zero >= 2 && !parallel.WholeGradient(b.cfg.Plan, b.cfg.Model))
 		out = append(out, c)
 	}
 	return out, nil
 }
 
 // rank adds one rank to the report.
-func (b *builder) rank(at names.Coord, chunks []chunk) {
+func (b *builder) rank(at names.Coord, chunks []chunk) error {
 	id := b.dims.Rank(at)
 	m := b.memory(at.DP, chunks)
 	b.total[id], b.state[id] = m.Total, m.State
 	b.report.Bytes += m.Total
 	sent := b.send(at, chunks)
+	saved, err := b.saved(at.DP, chunks)
+	if err != nil {
+		return err
+	}
 	key := fmt.Sprint(at.PP, m, sent) // fmt prints maps in the order of their keys
 	i, known := b.kinds[key]
 	if !known {
 		i = len(b.report.Ranks)
 		b.kinds[key] = i
-		b.report.Ranks = append(b.report.Ranks, Ranks{Stage: at.PP, Memory: m, Sent: sent})
+		b.report.Ranks = append(b.report.Ranks, Ranks{Stage: at.PP, Memory: m, Saved: saved, Sent: sent})
 	}
 	b.report.Ranks[i].IDs = append(b.report.Ranks[i].IDs, id)
+	return nil
 }
 
 func spread(bytes []int64) Spread {

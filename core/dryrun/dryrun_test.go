@@ -17,7 +17,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -242,78 +241,6 @@ func tables(r *dryrun.Report, h *trace.History) (want, got map[string][2]int64) 
 		add(got, e.Group, e.Op, times, e.Bytes)
 	}
 	return want, got
-}
-
-// The flat forms of ZeRO have closed formulas; the walk over segments and units
-// agrees with them.
-func TestClosedFormulas(t *testing.T) {
-	for name, texts := range plans() {
-		for _, text := range texts {
-			c := config(t, name, text)
-			if err := c.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			if p := c.Plan; p.TP > 1 || p.PP > 1 || p.Shard != plan.ShardFlat {
-				continue
-			}
-			formula(t, c)
-		}
-	}
-}
-
-func formula(t *testing.T, c spec.Config) {
-	t.Helper()
-	r := report(t, c)
-	z := shard.ZeRO{Stage: c.Plan.Zero, DP: c.Plan.DP, Workers: r.Workers, MicroBatches: c.Plan.MicroBatches * c.Plan.DP / r.Workers, Moments: 2}
-	for _, n := range unitSizes(c) {
-		z.Units = append(z.Units, shard.Unit{Elements: n})
-	}
-	if c.Model.Tied {
-		z.Units = append(z.Units, shard.Unit{Elements: c.Model.Vocab * c.Model.Hidden, Tied: true})
-	}
-	for _, k := range r.Ranks {
-		for _, id := range k.IDs {
-			want, err := z.Memory(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := shard.Memory{Weights: uint64(k.Memory.Weights), Gradients: uint64(k.Memory.Gradients), Moments: uint64(k.Memory.Moments)}
-			got.Passing = uint64(k.Memory.State) - got.Weights - got.Gradients - got.Moments
-			want.Gathered, want.FullGradient = 0, 0 // parts of Passing
-			if got != want {
-				t.Errorf("%s %s, rank %d: %+v, formula %+v", c.Model.Name, c.Plan, id, got, want)
-			}
-		}
-	}
-	want, err := z.WireBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got int64
-	for _, x := range r.Traffic {
-		if x.What != "loss" {
-			got += x.Bytes
-		}
-	}
-	if uint64(got) != want {
-		t.Errorf("%s %s: %d bytes, formula %d", c.Model.Name, c.Plan, got, want)
-	}
-}
-
-// unitSizes are the units of the whole model, worked out from its shape.
-func unitSizes(c spec.Config) []int {
-	m := c.Model
-	q, kv := m.QDim(), m.KVDim()
-	block := m.Hidden*(2+2*q+2*kv+3*m.Intermediate) + map[bool]int{true: q + 2*kv}[m.QKVBias]
-	out := []int{m.Vocab * m.Hidden}
-	for range m.Layers {
-		out = append(out, block)
-	}
-	last := m.Hidden
-	if !m.Tied {
-		last += m.Vocab * m.Hidden
-	}
-	return append(out, last)
 }
 
 // Plans of thousands of ranks take seconds, and every rank is in the report.

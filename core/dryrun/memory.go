@@ -1,9 +1,9 @@
 package dryrun
 
 import (
-	"math/bits"
-
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
 // Memory is the bytes of a rank, in the step with the most.
@@ -36,23 +36,16 @@ type Memory struct {
 }
 
 // levels is the number of buffers of the counter over a rank's workers.
-func (b *builder) levels() int64 {
-	return int64(bits.Len(uint(b.report.Workers / b.dims.DP)))
-}
-
-// unitGradients reports whether full gradients live only unit by unit.
-func (b *builder) unitGradients() bool {
-	return b.cfg.Plan.Zero >= 2 && b.cfg.Plan.MicroBatches == b.report.Workers/b.dims.DP
-}
+func (b *builder) levels() int64 { return int64(shard.Levels(b.report.Workers / b.dims.DP)) }
 
 // memory adds up what data-parallel rank dp of the chunks' group holds.
 func (b *builder) memory(dp int, chunks []chunk) Memory {
 	var m Memory
-	var most passes
+	var most transient
 	for i := range chunks {
 		c := &chunks[i]
 		b.addState(&m, dp, c)
-		most = most.max(c.passes)
+		most = most.max(c.transient)
 		m.Live += c.live.acts
 		m.Activations += elementBytes * int64(c.live.acts) * int64(c.acts)
 		edge := b.seqs * b.cfg.Model.SeqLen * b.cfg.Model.Hidden
@@ -70,37 +63,14 @@ func (b *builder) memory(dp int, chunks []chunk) Memory {
 
 // addState adds what the chunk holds between passes.
 func (b *builder) addState(m *Memory, dp int, c *chunk) {
-	zero := b.cfg.Plan.Zero
-	var shards, owned, weights int
-	for i := range c.segs {
-		s := &c.segs[i]
-		if s.Bounds == nil {
-			owned += s.Len()
-			continue
-		}
-		own := s.Own(dp).Len()
-		shards += own
-		if !s.Source {
-			owned += own
-		}
-		if s.Hi <= c.layout.Weights {
-			weights += own
-		}
-	}
-	if zero < 3 {
-		weights = c.layout.Weights
-	}
-	grads := shards
-	if zero < 2 {
-		grads = c.layout.Grads
-	}
-	m.Weights += elementBytes * int64(weights)
-	m.Gradients += elementBytes * int64(grads) * b.levels()
-	m.Moments += elementBytes * int64(owned) * int64(b.moments)
+	h := parallel.Hold(c.segs, &c.layout, b.cfg.Plan.Zero, dp)
+	m.Weights += elementBytes * int64(h.Weights)
+	m.Gradients += elementBytes * int64(h.Grads) * b.levels()
+	m.Moments += elementBytes * int64(h.Moments) * int64(b.moments)
 	if b.cfg.Evidence.Digests {
-		m.Evidence += elementBytes * int64(owned)
+		m.Evidence += elementBytes * int64(h.Moments)
 	}
-	if zero >= 2 && !b.unitGradients() {
+	if parallel.WholeGradient(b.cfg.Plan, b.cfg.Model) {
 		m.FullGradient += elementBytes * int64(c.layout.Grads)
 	}
 }
@@ -119,85 +89,83 @@ func (b *builder) tiedBuffer(dp int, chunks []chunk) int64 {
 	return elementBytes * int64(most)
 }
 
-// passes is what a micro-batch's passes hold beyond what is kept, at most, in
+// transient is what a micro-batch's passes hold beyond what is kept, at most, in
 // elements, and how often each unit is gathered for them.
-type passes struct {
+type transient struct {
 	weights, grads, both int
 	loans, longest       int   // buffers lent at once, and the length that all have
 	gathers              []int // by unit
 }
 
 // max keeps the larger peaks: passes of different chunks do not overlap.
-func (p passes) max(o passes) passes {
-	return passes{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both),
+func (p transient) max(o transient) transient {
+	return transient{weights: max(p.weights, o.weights), grads: max(p.grads, o.grads), both: max(p.both, o.both),
 		loans: max(p.loans, o.loans), longest: max(p.longest, o.longest)}
 }
 
-// notice is a pass announcing a unit, before or after its use.
-type notice struct {
-	unit   int
-	before bool
-}
-
-// notices lists what a pass announces, in order. The tied head lies within the
-// final norm's unit.
-func notices(l *model.Layout, ph model.Phase) []notice {
-	inner := len(l.Units)
-	var end []notice
-	if l.Part.Last {
-		inner--
-		end = []notice{{inner, true}, {inner, false}}
-		if l.Units[inner].Name == model.HeadUnit {
-			inner--
-			end = []notice{{inner, true}, {inner + 1, true}, {inner + 1, false}, {inner, false}}
-		}
-	}
-	var out []notice
-	if ph == model.Backward {
-		out = end
-		for u := inner - 1; u >= 0; u-- {
-			out = append(out, notice{u, true}, notice{u, false})
-		}
-		return out
-	}
-	for u := range inner {
-		out = append(out, notice{u, true}, notice{u, false})
-	}
-	return append(out, end...)
+// walk follows the passes of a micro-batch.
+type walk struct {
+	transient
+	layout                 *model.Layout
+	uses                   []int // by unit: begun and not ended
+	here                   []bool
+	liveWeights, liveGrads int
+	lent                   int
 }
 
 // walkPasses follows one forward and one backward pass. With gather, a unit's
 // weights exist from the use of the unit before it in the pass (it is fetched
 // ahead) to the end of its own; with unitGrads, its gradient during its backward
 // pass.
-func walkPasses(l *model.Layout, gather, unitGrads bool) passes {
+func walkPasses(l *model.Layout, gather, unitGrads bool) transient {
 	w := walk{layout: l, uses: make([]int, len(l.Units)), here: make([]bool, len(l.Units))}
 	w.gathers = make([]int, len(l.Units))
 	for _, ph := range []model.Phase{model.Forward, model.Backward} {
-		list := notices(l, ph)
-		for i, n := range list {
+		order, grads := l.Order(ph), unitGrads && ph == model.Backward
+		for i, u := range order {
 			if gather {
-				w.gather(list, i)
+				w.uses[l.Source(u)]++
+				w.fetch(order[i:min(i+2, len(order))])
 			}
-			if unitGrads && ph == model.Backward {
-				w.gradient(n)
+			if grads {
+				w.liveGrads += w.borrow(u)
 			}
 			w.weights, w.grads = max(w.weights, w.liveWeights), max(w.grads, w.liveGrads)
-			w.both = max(w.both, w.liveWeights+w.liveGrads)
-			w.loans = max(w.loans, w.lent)
+			w.both, w.loans = max(w.both, w.liveWeights+w.liveGrads), max(w.loans, w.lent)
+			if i+1 < len(order) && l.Units[order[i+1]].Name == model.HeadUnit {
+				continue // the head's use lies within this one
+			}
+			w.end(u, gather, grads)
+			if l.Units[u].Name == model.HeadUnit {
+				w.end(order[i-1], gather, grads)
+			}
 		}
 	}
-	return w.passes
+	return w.transient
 }
 
-// walk is the state of walkPasses.
-type walk struct {
-	passes
-	layout                 *model.Layout
-	uses                   []int
-	here                   []bool
-	liveWeights, liveGrads int
-	lent                   int
+// fetch gathers the units whose weights some units read, unless they are here.
+func (w *walk) fetch(units []int) {
+	for _, u := range units {
+		if u = w.layout.Source(u); !w.here[u] {
+			w.here[u] = true
+			w.gathers[u]++
+			w.liveWeights += w.borrow(u)
+		}
+	}
+}
+
+// end ends the use of a unit.
+func (w *walk) end(u int, gather, grads bool) {
+	if src := w.layout.Source(u); gather {
+		if w.uses[src]--; w.uses[src] == 0 {
+			w.here[src] = false
+			w.liveWeights -= w.giveBack(src)
+		}
+	}
+	if grads {
+		w.liveGrads -= w.giveBack(u)
+	}
 }
 
 // borrow and giveBack count a buffer that the unit's weights or gradient take.
@@ -211,47 +179,4 @@ func (w *walk) borrow(u int) int {
 func (w *walk) giveBack(u int) int {
 	w.lent--
 	return w.layout.Units[u].Len()
-}
-
-// source is the unit whose weights unit u reads.
-func (w *walk) source(u int) int {
-	if w.layout.Units[u].Hi > w.layout.Weights {
-		return 0
-	}
-	return u
-}
-
-func (w *walk) fetch(u int) {
-	if !w.here[u] {
-		w.here[u] = true
-		w.gathers[u]++
-		w.liveWeights += w.borrow(u)
-	}
-}
-
-func (w *walk) gather(list []notice, i int) {
-	u := w.source(list[i].unit)
-	if !list[i].before {
-		if w.uses[u]--; w.uses[u] == 0 {
-			w.here[u] = false
-			w.liveWeights -= w.giveBack(u)
-		}
-		return
-	}
-	w.uses[u]++
-	w.fetch(u)
-	for _, n := range list[i+1:] {
-		if n.before {
-			w.fetch(w.source(n.unit))
-			return
-		}
-	}
-}
-
-func (w *walk) gradient(n notice) {
-	if n.before {
-		w.liveGrads += w.borrow(n.unit)
-	} else {
-		w.liveGrads -= w.giveBack(n.unit)
-	}
 }

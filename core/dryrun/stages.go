@@ -19,6 +19,11 @@ type Stage struct {
 	// ranks, attention over the mean number of keys included.
 	Work  uint64 `json:"work"`
 	Units []Unit `json:"units"`
+	// Maps say by chunk how the plan's block map shares the units out.
+	Maps []Map `json:"maps,omitempty"`
+	// Blocks is what the blocks' all-reduces over tensor-parallel ranks move, for
+	// the first data-parallel rank.
+	Blocks *AllReduces `json:"blocks,omitempty"`
 }
 
 // Unit is what is sharded as a whole: data-parallel rank i owns the elements
@@ -42,7 +47,10 @@ type Schedule struct {
 	IdleShare    float64 `json:"idle_share"`
 	Formula      float64 `json:"idle_share_formula"`
 	FormulaExact bool    `json:"idle_share_formula_exact"`
-	Weighted     float64 `json:"idle_share_weighted"`
+	// Overhead is the idle time over the time of the passes, with its formula.
+	Overhead        float64 `json:"overhead"`
+	OverheadFormula float64 `json:"overhead_formula"`
+	Weighted        float64 `json:"idle_share_weighted"`
 	// PeakLive is the most micro-batches with activations by stage, PeakFormula
 	// its bound.
 	PeakLive    []int `json:"peak_live"`
@@ -77,6 +85,7 @@ func (b *builder) schedule() ([][]held, error) {
 	}
 	f := s.Figures()
 	b.report.Schedule = &Schedule{Name: s.Name, Chunks: s.Chunks, IdleShare: equal.IdleShare(), Formula: f.IdleShare, FormulaExact: f.Exact,
+		Overhead: equal.Overhead(), OverheadFormula: f.Overhead,
 		PeakLive: equal.PeakLive, PeakFormula: f.PeakLive, Warnings: s.Warnings(), Drawing: draw(s)}
 	if err := b.weigh(s); err != nil {
 		return nil, err
@@ -92,12 +101,10 @@ func (b *builder) schedule() ([][]held, error) {
 // of layers to stages.
 func (b *builder) weigh(s schedule.Schedule) error {
 	c := &b.cfg.Model
-	parts := make([][]shard.Range, b.dims.PP)
 	times := make([][]int64, b.dims.PP)
 	unit := work(c, model.Whole(*c))>>maxTime + 1
 	for pp := range b.dims.PP {
 		for _, part := range b.cfg.Plan.Parts(*c, b.dims.Coord(pp*b.dims.TP)) {
-			parts[pp] = append(parts[pp], part.Layers)
 			times[pp] = append(times[pp], int64(work(c, part)/unit))
 		}
 	}
@@ -116,7 +123,11 @@ func (b *builder) weigh(s schedule.Schedule) error {
 	if err != nil {
 		return err
 	}
-	now, err := shard.StageBalance(costs, parts)
+	plain, err := shard.VirtualStages(c.Layers, b.dims.PP, s.Chunks)
+	if err != nil {
+		return err
+	}
+	now, err := shard.StageBalance(costs, plain)
 	if err != nil {
 		return err
 	}
@@ -157,7 +168,7 @@ func work(c *model.Config, p model.Part) uint64 {
 func heldBy(list []schedule.Action, chunks, stages, stage int) []held {
 	now, peak := make([]held, chunks), make([]held, chunks)
 	for _, a := range list {
-		n, v := &now[a.Chunk], a.Chunk*stages+stage
+		n, v := &now[a.Chunk], shard.VirtualStage(stage, a.Chunk, stages)
 		first, last := v == 0, v == chunks*stages-1
 		switch a.Kind {
 		case schedule.RecvForward:
@@ -186,7 +197,7 @@ func heldBy(list []schedule.Action, chunks, stages, stage int) []held {
 }
 
 // stage describes a stage by the chunks of its first tensor-parallel rank.
-func (b *builder) stage(pp int, chunks []chunk) Stage {
+func (b *builder) stage(pp int, chunks []chunk) (Stage, error) {
 	var s Stage
 	for i := range chunks {
 		l := &chunks[i].layout
@@ -198,7 +209,11 @@ func (b *builder) stage(pp int, chunks []chunk) Stage {
 			s.Units = append(s.Units, Unit{Name: seg.Name, Elements: seg.Len(), Bounds: seg.Bounds, Gradient: seg.Source})
 		}
 	}
-	return s
+	var err error
+	if s.Maps, err = b.maps(chunks); err == nil {
+		s.Blocks, err = b.allReduces(chunks)
+	}
+	return s, err
 }
 
 // maxDrawn bounds the slots of a drawing.
@@ -247,7 +262,7 @@ func passName(k schedule.Kind, virtual, micro int) string {
 // place puts an action into its slot if what it needs has one.
 func place(s schedule.Schedule, stage int, a schedule.Action, row *[]string, ends map[string]int) bool {
 	p := len(s.Stages)
-	v := a.Chunk*p + stage
+	v := shard.VirtualStage(stage, a.Chunk, p)
 	letter, need := "F", ""
 	switch a.Kind {
 	case schedule.Forward:

@@ -25,6 +25,7 @@ func (r *Report) Text(w io.Writer) error {
 	fmt.Fprintf(&b, "%d sequences of %d tokens a step; per data-parallel rank %d micro-batches of at most %d sequences\n",
 		r.Sequences, r.TokensPerSequence, r.MicroBatches, r.SequencesPerMicroBatch)
 	r.stages(&b)
+	r.tensor(&b)
 	r.schedule(&b)
 	r.memory(&b)
 	r.traffic(&b)
@@ -56,6 +57,16 @@ func (r *Report) stages(b *strings.Builder) {
 		fmt.Fprintf(b, "; %d multiply-adds per token forward\n", s.Work)
 		for _, lines := range alike(s.Units) {
 			fmt.Fprintf(b, "  %s\n", lines)
+		}
+		for _, m := range s.Maps {
+			fmt.Fprintf(b, "  block map: ranks hold %s of the optimizer state, most over mean %.4f", fractions(m.Fractions), m.MaxOverMean)
+			if len(m.Idle) > 0 {
+				fmt.Fprintf(b, ", %d without any", len(m.Idle))
+			}
+			b.WriteByte('\n')
+		}
+		if x := s.Blocks; x != nil {
+			fmt.Fprintf(b, "  all-reduces of blocks over tp, for a data-parallel rank: %d a step of %d bytes together; all ranks send %d, the busiest %d\n", x.Times, x.Logical, x.Wire, x.Busiest)
 		}
 	}
 }
@@ -109,6 +120,47 @@ func (u *Unit) owner() int {
 	return -1
 }
 
+// fractions prints the ranks' shares, of many ranks the least and the most.
+func fractions(shares []float64) string {
+	switch least, most := slices.Min(shares), slices.Max(shares); {
+	case least == most:
+		return fmt.Sprintf("%.4f each", most)
+	case len(shares) > maxBounds:
+		return fmt.Sprintf("from %.4f to %.4f", least, most)
+	}
+	var out []string
+	for _, f := range shares {
+		out = append(out, fmt.Sprintf("%.4f", f))
+	}
+	return strings.Join(out, ", ")
+}
+
+// tensor describes the cut of tensor parallelism.
+func (r *Report) tensor(b *strings.Builder) {
+	t := r.Tensor
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nTensor parallelism: ranks hold %s of the weights, biases apart\n", fractions(t.Fractions))
+	for _, s := range t.Slices {
+		fmt.Fprintf(b, "  %s, %s: %dx%d of %dx%d on the first rank\n", s.Name, s.Layer, s.Shape[0], s.Shape[1], s.Full[0], s.Full[1])
+	}
+}
+
+// saved prints how much of the optimizer state ZeRO saves the ranks.
+func (r *Report) saved(b *strings.Builder) {
+	var shares []float64
+	for _, k := range r.Ranks {
+		if k.Saved != nil {
+			shares = append(shares, k.Saved.Share)
+		}
+	}
+	if len(shares) > 0 {
+		fmt.Fprintf(b, "optimizer state saved: from %.4f to %.4f of what a rank would hold, %.4f with equal shards\n",
+			slices.Min(shares), slices.Max(shares), r.Ranks[0].Saved.Ideal)
+	}
+}
+
 func (r *Report) schedule(b *strings.Builder) {
 	s := r.Schedule
 	if s == nil {
@@ -120,6 +172,7 @@ func (r *Report) schedule(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\nSchedule %s, %d chunks per stage\n", s.Name, s.Chunks)
 	fmt.Fprintf(b, "idle share %.4f with equal stages (%s %.4f), %.4f with the stages' work\n", s.IdleShare, relation, s.Formula, s.Weighted)
+	fmt.Fprintf(b, "idle time over that of equal stages' passes %.4f (%s %.4f)\n", s.Overhead, relation, s.OverheadFormula)
 	fmt.Fprintf(b, "work of the busiest stage over the mean %.4f (best possible %.4f)\n", s.WorkMaxOverMean, s.BestMaxOverMean)
 	fmt.Fprintf(b, "most micro-batches with activations by stage %v (bound %v)\n", s.PeakLive, s.PeakFormula)
 	for _, w := range s.Warnings {
@@ -147,6 +200,7 @@ func (r *Report) memory(b *strings.Builder) {
 	}{{"state", r.State}, {"total", r.Memory}} {
 		fmt.Fprintf(b, "%s: from %d to %d, most over mean %.4f\n", s.what, s.Least, s.Most, s.MaxOverMean)
 	}
+	r.saved(b)
 }
 
 func (r *Report) traffic(b *strings.Builder) {

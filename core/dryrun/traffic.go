@@ -75,8 +75,7 @@ func (s *sender) op(order int, o operation) {
 	}
 }
 
-// data adds the operations over the data-parallel ranks: see shard.ZeRO.Traffic
-// for the flat forms.
+// data adds the operations over the data-parallel ranks.
 func (s *sender) data(c *chunk) {
 	part := shard.Part{Index: s.at.DP, Size: s.dims.DP}
 	rounds, zero := int64(s.report.Workers/s.dims.DP), s.cfg.Plan.Zero
@@ -105,7 +104,7 @@ func (s *sender) data(c *chunk) {
 			dp(weights, names.OpAllGather, "weights", seg.Len(), 1)
 		}
 		if zero == 3 && seg.Hi <= c.layout.Weights {
-			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.passes.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
+			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.transient.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
 		}
 	}
 	if c.layout.Part.Last {

@@ -46,14 +46,14 @@ func (a *arena) take(rows, cols int) kernels.Tensor {
 func (a *Acts) layout(m *Model, seqs int, mem *arena) {
 	c := &m.c
 	n := seqs * c.SeqLen
-	qw, kw, iw := m.s.heads.Len()*c.HeadDim, m.s.kv.Len()*c.HeadDim, m.s.inter.Len()
+	qw, kw, iw := m.s.LocalQSize(), m.s.LocalKVSize(), m.s.LocalIntermediate()
 	next := mem.take(n, c.Hidden)
 	for i := range a.blocks {
 		b := &a.blocks[i]
 		b.x = next
 		b.n1, b.rstd1 = mem.take(n, c.Hidden), mem.take(1, n)
 		b.q, b.k, b.v, b.o = mem.take(n, qw), mem.take(n, kw), mem.take(n, kw), mem.take(n, qw)
-		b.p = mem.take(seqs*m.s.heads.Len()*c.SeqLen, c.SeqLen)
+		b.p = mem.take(seqs*m.s.LocalHeads()*c.SeqLen, c.SeqLen)
 		b.x1, b.n2, b.rstd2 = mem.take(n, c.Hidden), mem.take(n, c.Hidden), mem.take(1, n)
 		b.gate, b.up, b.h = mem.take(n, iw), mem.take(n, iw), mem.take(n, iw)
 		next = mem.take(n, c.Hidden)
@@ -109,7 +109,7 @@ type scratch struct {
 func (s *scratch) layout(m *Model, seqs int, mem *arena) {
 	c := &m.c
 	n := seqs * c.SeqLen
-	qw, kw, iw := m.s.heads.Len()*c.HeadDim, m.s.kv.Len()*c.HeadDim, m.s.inter.Len()
+	qw, kw, iw := m.s.LocalQSize(), m.s.LocalKVSize(), m.s.LocalIntermediate()
 	s.y, s.dx, s.dx2, s.dn = mem.take(n, c.Hidden), mem.take(n, c.Hidden), mem.take(n, c.Hidden), mem.take(n, c.Hidden)
 	s.dq, s.do = mem.take(n, qw), mem.take(n, qw)
 	s.dk, s.dv = mem.take(n, kw), mem.take(n, kw)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -86,8 +87,16 @@ const (
 	HeadName  = "lm_head.weight"
 )
 
+// TensorParallel is the part's view of a model that is split over heads and
+// intermediate size.
+func (p Part) TensorParallel(c Config) shard.TensorParallel {
+	return shard.TensorParallel{Rank: p.Tensor.Index, Size: p.Tensor.Size, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
+		Intermediate: c.Intermediate, Vocab: c.Vocab}
+}
+
 // split holds the local ranges that a part implies.
 type split struct {
+	shard.TensorParallel
 	groups  shard.Range // tensor groups
 	heads   shard.Range
 	kv      shard.Range
@@ -98,18 +107,9 @@ type split struct {
 }
 
 func (p Part) split(c Config) split {
-	g, per := c.Groups.Tensor, c.Groups.Tensor/p.Tensor.Size
-	s := split{groups: shard.Range{Lo: p.Tensor.Index * per, Hi: (p.Tensor.Index + 1) * per}, kvOnce: true, vBounds: shard.Bounds(c.Vocab, g)}
-	scale := func(n int) shard.Range { return shard.Range{Lo: s.groups.Lo * n / g, Hi: s.groups.Hi * n / g} }
-	s.heads, s.inter = scale(c.Heads), scale(c.Intermediate)
-	if g <= c.KVHeads {
-		s.kv = scale(c.KVHeads)
-	} else {
-		rep := g / c.KVHeads
-		s.kv = shard.Range{Lo: s.groups.Lo / rep, Hi: (s.groups.Hi-1)/rep + 1}
-		s.kvOnce = s.groups.Lo%rep == 0
-	}
-	s.vocab = shard.Range{Hi: c.Vocab}
+	t := p.TensorParallel(c)
+	s := split{TensorParallel: t, groups: p.Tensor.Of(c.Groups.Tensor), heads: t.HeadRange(), kv: t.KVHeadRange(), inter: t.IntermediateRange(),
+		vocab: shard.Range{Hi: c.Vocab}, kvOnce: t.Rank%t.KVReplicas() == 0, vBounds: shard.Bounds(c.Vocab, c.Groups.Tensor)}
 	if p.VocabParallel {
 		s.vocab = shard.Range{Lo: s.vBounds[s.groups.Lo], Hi: s.vBounds[s.groups.Hi]}
 	}
@@ -118,8 +118,8 @@ func (p Part) split(c Config) split {
 
 // Check refuses a part that the configuration cannot be cut into.
 func (p Part) Check(c Config) error {
-	if err := p.Tensor.Check(); err != nil {
-		return fmt.Errorf("tensor parallel: %w", err)
+	if err := p.TensorParallel(c).Validate(); err != nil {
+		return fmt.Errorf("model %s: %w", c.Name, err)
 	}
 	if c.Groups.Tensor%p.Tensor.Size != 0 {
 		return fmt.Errorf("model %s: tp=%d: must divide groups.tensor=%d", c.Name, p.Tensor.Size, c.Groups.Tensor)
@@ -243,6 +243,32 @@ func ParamNames(c Config) []string {
 		}
 	}
 	return out
+}
+
+// Order lists the units as a pass uses them. The tied head works within the
+// final norm's unit: its use begins after that unit's and ends before it.
+func (l *Layout) Order(ph Phase) []int {
+	out := make([]int, len(l.Units))
+	for u := range out {
+		out[u] = u
+	}
+	if ph == Forward {
+		return out
+	}
+	slices.Reverse(out)
+	if l.Units[out[0]].Name == HeadUnit {
+		out[0], out[1] = out[1], out[0]
+	}
+	return out
+}
+
+// Source is the unit whose weights unit u reads: its own, or the embedding for a
+// tied head beside it.
+func (l *Layout) Source(u int) int {
+	if l.Units[u].Hi > l.Weights {
+		return 0
+	}
+	return u
 }
 
 // Pieces cuts elements [r.Lo, r.Hi) of the flat buffer by parameter: it calls f

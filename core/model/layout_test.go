@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -89,6 +90,46 @@ func checkCover(t *testing.T, c Config, parts []Part) {
 		for i, n := range s {
 			if n != 1 {
 				t.Fatalf("%s element %d counts %d times", name, i, n)
+			}
+		}
+	}
+}
+
+// A pass uses the units in the order of the layers; the tied head lies within
+// the final norm's use, and reads the embedding where that is beside it.
+func TestOrderAndSource(t *testing.T) {
+	c, err := Named("odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := Whole(c)
+	last.First, last.Layers.Lo = false, 2
+	middle := last
+	middle.Last = false
+	untied := c
+	untied.Tied = false
+	for _, x := range []struct {
+		name              string
+		c                 Config
+		p                 Part
+		forward, backward []int
+		source            []int
+	}{
+		{"tied", c, Whole(c), []int{0, 1, 2, 3, 4, 5, 6}, []int{5, 6, 4, 3, 2, 1, 0}, []int{0, 1, 2, 3, 4, 5, 0}},
+		{"untied", untied, Whole(c), []int{0, 1, 2, 3, 4, 5}, []int{5, 4, 3, 2, 1, 0}, []int{0, 1, 2, 3, 4, 5}},
+		{"last stage", c, last, []int{0, 1, 2, 3}, []int{2, 3, 1, 0}, []int{0, 1, 2, 3}},
+		{"a stage between", c, middle, []int{0, 1}, []int{1, 0}, []int{0, 1}},
+	} {
+		l := NewLayout(x.c, x.p)
+		if got := l.Order(Forward); !slices.Equal(got, x.forward) {
+			t.Errorf("%s: forward %v, want %v", x.name, got, x.forward)
+		}
+		if got := l.Order(Backward); !slices.Equal(got, x.backward) {
+			t.Errorf("%s: backward %v, want %v", x.name, got, x.backward)
+		}
+		for u, want := range x.source {
+			if got := l.Source(u); got != want {
+				t.Errorf("%s: unit %d reads the weights of unit %d, want %d", x.name, u, got, want)
 			}
 		}
 	}

@@ -257,7 +257,7 @@ func reduce(ctx context.Context, r Reducer, x kernels.Tensor, op kernels.Op) err
 
 // attention describes this part's heads for n sequences.
 func (m *Model) attention(seqs int) kernels.Heads {
-	nh, nk := m.s.heads.Len(), m.s.kv.Len()
+	nh, nk := m.s.LocalHeads(), m.s.LocalKVHeads()
 	return kernels.Heads{Seqs: seqs, T: m.c.SeqLen, Heads: nh, KVHeads: nk, Dim: m.c.HeadDim,
 		KVGroups: max(1, m.s.groups.Len()/nk), Scale: 1 / math.Sqrt(float64(m.c.HeadDim))}
 }

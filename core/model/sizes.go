@@ -17,4 +17,4 @@ func Sizes(c Config, p Part, seqs int) (acts, fixed int) {
 
 // KVWidth is the number of columns of the key, and of the value, that the part
 // computes.
-func (p Part) KVWidth(c Config) int { return p.split(c).kv.Len() * c.HeadDim }
+func (p Part) KVWidth(c Config) int { return p.TensorParallel(c).LocalKVSize() }

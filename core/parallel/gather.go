@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -21,6 +22,7 @@ type gather struct {
 	s     *sharded
 	shard kernels.Tensor // own elements, as the shards of the gradients lie
 	units []gathered     // by unit; a tied head on the embedding's rank uses unit 0
+	order map[model.Phase][]int
 
 	labels comm.Labels // of the queue's operations
 }
@@ -36,14 +38,9 @@ type gathered struct {
 }
 
 func newGather(s *sharded) (*gather, error) {
-	n := 0
-	for i := range s.segs {
-		if s.segs[i].Hi <= s.layout.Weights {
-			n = s.off[i] + s.segs[i].Own(s.DP.Rank()).Len()
-		}
-	}
-	shard, err := s.Meter.Alloc(names.MemWeights, n)
-	g := &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units))}
+	shard, err := s.Meter.Alloc(names.MemWeights, s.holding().Weights)
+	g := &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units)),
+		order: map[model.Phase][]int{model.Forward: s.layout.Order(model.Forward), model.Backward: s.layout.Order(model.Backward)}}
 	for u := range g.units {
 		st := &g.units[u]
 		st.done = make(chan struct{}, 1)
@@ -58,6 +55,7 @@ func newGather(s *sharded) (*gather, error) {
 
 // init builds this rank's own elements.
 func (g *gather) init(fill func(*model.Param, shard.Range, kernels.Tensor)) error {
+	g.s.step = -1
 	for i := range g.s.segs {
 		seg := &g.s.segs[i]
 		if seg.Hi > g.s.layout.Weights {
@@ -72,38 +70,24 @@ func (g *gather) init(fill func(*model.Param, shard.Range, kernels.Tensor)) erro
 	return nil
 }
 
-// source is the unit whose weights unit u reads.
-func (g *gather) source(u int) int {
-	if g.s.layout.Units[u].Hi > g.s.layout.Weights {
-		return 0
-	}
-	return u
-}
-
 // next is the unit that the pass uses after u; ok is false at its end.
 func (g *gather) next(u int, ph model.Phase) (n int, ok bool) {
-	last := len(g.s.layout.Units) - 1
-	head := g.s.layout.Units[last].Name == model.HeadUnit
-	if ph == model.Forward {
-		return u + 1, u < last
+	order := g.order[ph]
+	i := slices.Index(order, u) + 1
+	if i == len(order) {
+		return 0, false
 	}
-	switch { // backward: final, head, blocks, embedding
-	case head && u == last-1:
-		return last, true
-	case head && u == last:
-		return last - 2, last >= 2
-	}
-	return u - 1, u > 0
+	return order[i], true
 }
 
 // acquire makes unit u's weights usable and starts to gather the next unit's.
 func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
-	src := g.source(u)
+	src := g.s.layout.Source(u)
 	if err := g.start(src); err != nil {
 		return err
 	}
 	if n, ok := g.next(u, ph); ok {
-		if err := g.start(g.source(n)); err != nil {
+		if err := g.start(g.s.layout.Source(n)); err != nil {
 			return err
 		}
 	}
@@ -185,7 +169,7 @@ func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 // release ends one use of unit u; after the last its memory is given back,
 // poisoned first in checking runs.
 func (g *gather) release(u int) error {
-	src := g.source(u)
+	src := g.s.layout.Source(u)
 	st := &g.units[src]
 	if st.uses == 0 {
 		return fmt.Errorf("release of unit %s: it is sharded, not gathered", g.s.layout.Units[src].Name)

@@ -3,7 +3,6 @@ package parallel
 import (
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -27,7 +26,7 @@ func NewCounter(m *Meter, what string, length, n int) (*Counter, error) {
 		return nil, fmt.Errorf("%d logical workers on one rank: must be a power of two", n)
 	}
 	c := &Counter{be: m.For(what), n: n}
-	for range bits.Len(uint(n)) {
+	for range shard.Levels(n) {
 		t, err := m.Alloc(what, length)
 		if err != nil {
 			return nil, err

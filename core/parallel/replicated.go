@@ -20,9 +20,7 @@ import (
 type replicated struct {
 	*base
 	grads   *Counter
-	weights kernels.Tensor
-	moments []kernels.Tensor // of the pieces, one after another
-	owned   []shard.Range    // what this rank updates
+	owned   []shard.Range // what this rank updates
 	squares [1]Piece
 	scatter bool                          // the flat form of stage 1
 	issued  []kernels.Tensor              // by unit: the gradient that was handed over
@@ -31,27 +29,16 @@ type replicated struct {
 
 func newReplicated(b *base) (*replicated, error) {
 	r := &replicated{base: b, scatter: b.segs[0].Bounds != nil && b.segs[0].Unit < 0}
-	var err error
-	if r.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
+	if err := b.allocWeights(); err != nil {
 		return nil, err
 	}
+	var err error
 	if r.grads, err = NewCounter(b.Meter, names.MemGrads, b.layout.Grads, b.workers); err != nil {
 		return nil, err
 	}
 	r.owned = r.own()
-	n := 0
-	for _, own := range r.owned {
-		n += own.Len()
-	}
-	for range b.Moments {
-		m, err := b.Meter.Alloc(names.MemMoments, n)
-		if err != nil {
-			return nil, err
-		}
-		r.moments = append(r.moments, m)
-	}
-	for _, u := range b.held() {
-		b.Model.BindWeights(u, r.unit(r.weights, u))
+	if err := b.allocMoments(); err != nil {
+		return nil, err
 	}
 	r.issued = make([]kernels.Tensor, len(b.layout.Units))
 	for u := range b.layout.Units {
@@ -64,37 +51,15 @@ func newReplicated(b *base) (*replicated, error) {
 func (r *replicated) own() []shard.Range {
 	var out []shard.Range
 	for i := range r.segs {
-		s := &r.segs[i]
-		switch {
-		case s.Source:
-		case s.Bounds == nil:
-			out = append(out, s.Range)
-		default:
-			if own := s.Own(r.DP.Rank()); !own.Empty() {
-				out = append(out, own)
-			}
+		if own := r.segs[i].Own(r.DP.Rank()); !r.segs[i].Source && !own.Empty() {
+			out = append(out, own)
 		}
 	}
 	return out
 }
 
-func (r *replicated) unit(flat kernels.Tensor, u int) kernels.Tensor {
-	x := r.layout.Units[u].Range
-	return flat.Range(x.Lo, x.Hi)
-}
-
 func (r *replicated) Init(ctx context.Context, fill func(*model.Param, shard.Range, kernels.Tensor)) error {
-	r.step = -1
-	r.layout.Pieces(shard.Range{Hi: r.layout.Weights}, func(p *model.Param, local shard.Range) {
-		fill(p, local, r.weights.Range(p.Off+local.Lo, p.Off+local.Hi))
-	})
-	for _, u := range r.held() {
-		unit := &r.layout.Units[u]
-		if err := r.DP.Broadcast(r.on(ctx, unit.Name, unit.Range), r.unit(r.weights, u), 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.initWeights(ctx, fill)
 }
 
 func (r *replicated) BeginWorker(it *Item) {
@@ -231,10 +196,7 @@ func owner(bounds []int) int {
 	return i
 }
 
-func (r *replicated) State() []Piece {
-	all := shard.Range{Hi: r.layout.Weights}
-	return []Piece{{Range: all, W: r.weights}}
-}
+func (r *replicated) State() []Piece { return r.wholeWeights() }
 
 func (r *replicated) Replicated() (weights, moments bool) { return true, r.segs[0].Bounds == nil }
 

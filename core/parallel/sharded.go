@@ -19,15 +19,12 @@ import (
 // Stage 3 also shards the weights (gather.go).
 type sharded struct {
 	*base
-	shards  *Counter         // own elements of every segment, one after another
-	off     []int            // where each segment's own elements start
-	within  [][]int          // by unit: the segments that lie in it
-	full    kernels.Tensor   // full gradient where a worker has several micro-batches
-	unitG   []kernels.Tensor // full gradient of each unit that is in its backward pass
-	weights kernels.Tensor   // stage 2: all of them
-	moments []kernels.Tensor
-	owned   int     // own elements that have moments: all but the head source's
-	gather  *gather // stage 3
+	shards *Counter         // own elements of every segment, one after another
+	off    []int            // where each segment's own elements start
+	within [][]int          // by unit: the segments that lie in it
+	full   kernels.Tensor   // full gradient where a worker has several micro-batches
+	unitG  []kernels.Tensor // full gradient of each unit that is in its backward pass
+	gather *gather          // stage 3
 }
 
 func newSharded(b *base) (*sharded, error) {
@@ -36,29 +33,23 @@ func newSharded(b *base) (*sharded, error) {
 	for i := range b.segs {
 		s.off = append(s.off, n)
 		n += b.segs[i].Own(b.DP.Rank()).Len()
-		if !b.segs[i].Source {
-			s.owned = n
-		}
 	}
 	for u := range b.layout.Units {
 		s.within = append(s.within, b.inUnit(u))
 	}
 	var err error
 	if b.Plan.Zero == 2 {
-		if s.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
-			return nil, err
-		}
-		for _, u := range b.held() {
-			r := b.layout.Units[u].Range
-			b.Model.BindWeights(u, s.weights.Range(r.Lo, r.Hi))
-		}
-	} else if s.gather, err = newGather(s); err != nil {
+		err = b.allocWeights()
+	} else {
+		s.gather, err = newGather(s)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if s.shards, err = NewCounter(b.Meter, names.MemGrads, n, b.workers); err != nil {
+	if s.shards, err = NewCounter(b.Meter, names.MemGrads, b.holding().Grads, b.workers); err != nil {
 		return nil, err
 	}
-	if b.Plan.MicroBatches > b.workers {
+	if WholeGradient(b.Plan, b.Model.Config()) {
 		if s.full, err = b.Meter.Alloc(names.MemGrads, b.layout.Grads); err != nil {
 			return nil, err
 		}
@@ -68,14 +59,7 @@ func newSharded(b *base) (*sharded, error) {
 			b.Meter.Lend(unit.Len())
 		}
 	}
-	for range b.Moments {
-		m, err := b.Meter.Alloc(names.MemMoments, s.owned)
-		if err != nil {
-			return nil, err
-		}
-		s.moments = append(s.moments, m)
-	}
-	return s, nil
+	return s, b.allocMoments()
 }
 
 // at is where segment i's own elements lie in a buffer of shards.
@@ -95,20 +79,10 @@ func (b *base) inUnit(u int) []int {
 }
 
 func (s *sharded) Init(ctx context.Context, fill func(*model.Param, shard.Range, kernels.Tensor)) error {
-	s.step = -1
 	if s.gather != nil {
 		return s.gather.init(fill)
 	}
-	s.layout.Pieces(shard.Range{Hi: s.layout.Weights}, func(p *model.Param, local shard.Range) {
-		fill(p, local, s.weights.Range(p.Off+local.Lo, p.Off+local.Hi))
-	})
-	for _, u := range s.held() {
-		r := s.layout.Units[u].Range
-		if err := s.DP.Broadcast(s.on(ctx, s.layout.Units[u].Name, r), s.weights.Range(r.Lo, r.Hi), 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.initWeights(ctx, fill)
 }
 
 func (s *sharded) BeginWorker(it *Item) {
@@ -263,7 +237,7 @@ func (s *sharded) Publish(ctx context.Context) error {
 
 func (s *sharded) State() []Piece {
 	if s.gather == nil {
-		return []Piece{{Range: shard.Range{Hi: s.layout.Weights}, W: s.weights}}
+		return s.wholeWeights()
 	}
 	var out []Piece
 	for i := range s.segs {

@@ -6,7 +6,6 @@ package parallel
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -110,6 +109,8 @@ type base struct {
 	item    *Item
 	labels  comm.Labels // of operations on DP
 	pieces  pieceList
+	weights kernels.Tensor   // all of the layout's, but for stage 3
+	moments []kernels.Tensor // of the own elements of all segments, one after another
 }
 
 // pieceList is a list of pieces that is made again and again in place: where a
@@ -167,6 +168,55 @@ func (b *base) beside(name string, r shard.Range) comm.Label {
 	return l
 }
 
+// allocWeights allocates all weights and binds the model to them.
+func (b *base) allocWeights() (err error) {
+	if b.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
+		return err
+	}
+	for _, u := range b.held() {
+		b.Model.BindWeights(u, b.unit(b.weights, u))
+	}
+	return nil
+}
+
+// allocMoments allocates the moments of what this rank updates.
+func (b *base) allocMoments() error {
+	for range b.Moments {
+		m, err := b.Meter.Alloc(names.MemMoments, b.holding().Moments)
+		if err != nil {
+			return err
+		}
+		b.moments = append(b.moments, m)
+	}
+	return nil
+}
+
+// initWeights builds all weights and takes rank 0's.
+func (b *base) initWeights(ctx context.Context, fill func(*model.Param, shard.Range, kernels.Tensor)) error {
+	b.step = -1
+	b.layout.Pieces(shard.Range{Hi: b.layout.Weights}, func(p *model.Param, local shard.Range) {
+		fill(p, local, b.weights.Range(p.Off+local.Lo, p.Off+local.Hi))
+	})
+	for _, u := range b.held() {
+		unit := &b.layout.Units[u]
+		if err := b.DP.Broadcast(b.on(ctx, unit.Name, unit.Range), b.unit(b.weights, u), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholeWeights is State where every rank holds all weights.
+func (b *base) wholeWeights() []Piece {
+	return []Piece{{Range: shard.Range{Hi: b.layout.Weights}, W: b.weights}}
+}
+
+// unit is what a flat buffer holds of unit u.
+func (b *base) unit(flat kernels.Tensor, u int) kernels.Tensor {
+	x := b.layout.Units[u].Range
+	return flat.Range(x.Lo, x.Hi)
+}
+
 // held lists the units that have weights in the rank's parameter buffer.
 func (b *base) held() []int {
 	var out []int
@@ -178,93 +228,5 @@ func (b *base) held() []int {
 	return out
 }
 
-// Segment is a range of the flat layout that is sharded as a whole: rank i of
-// the data-parallel group owns elements [Bounds[i], Bounds[i+1]) of it.
-type Segment struct {
-	Name string
-	shard.Range
-	Bounds []int
-	Unit   int // the unit that it lies in; -1 for all of them
-	// Source marks the gradient source of a tied head: cut like the embedding.
-	Source bool
-}
-
-// Own is the part of the flat layout that rank i owns.
-func (s *Segment) Own(i int) shard.Range {
-	return shard.Range{Lo: s.Lo + s.Bounds[i], Hi: s.Lo + s.Bounds[i+1]}
-}
-
-// whole gives all of n elements to one owner.
-func whole(n, owner, size int) []int {
-	b := make([]int, size+1)
-	for i := owner + 1; i <= size; i++ {
-		b[i] = n
-	}
-	return b
-}
-
-// Segments cuts a layout for a plan: stage 0 has one segment that every rank
-// owns in full (Bounds nil); stage 1 one segment, the whole vector, or one per
-// block with an owner; stages 2 and 3 one per unit, or one per tensor.
-func Segments(p plan.Plan, c model.Config, l *model.Layout) ([]Segment, error) {
-	dp := p.Dims().DP
-	var out []Segment
-	switch {
-	case p.Zero == 0:
-		return []Segment{{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
-	case p.Zero == 1 && (p.Shard == plan.ShardFlat || p.Shard == ""):
-		out = append(out, Segment{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
-	case p.Zero == 1:
-		segs, err := blockSegments(p.Shard, l, dp)
-		if err != nil {
-			return nil, err
-		}
-		out = segs
-	case p.Shard == plan.ShardTensors:
-		out = tensorSegments(l, dp)
-	default:
-		for u := range l.Units {
-			if r := l.Units[u].Range; r.Hi <= l.Owned {
-				out = append(out, Segment{Name: l.Units[u].Name, Range: r, Unit: u, Bounds: shard.Bounds(r.Len(), dp)})
-			}
-		}
-	}
-	if l.Grads > l.Owned {
-		head := l.Units[len(l.Units)-1]
-		bounds, err := headBounds(p, c, l, head.Len())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Segment{Name: head.Name, Range: head.Range, Unit: len(l.Units) - 1, Bounds: bounds, Source: true})
-	}
-	return out, nil
-}
-
-// headBounds cuts the head source as the embedding is cut, on the stage that
-// has it.
-func headBounds(p plan.Plan, c model.Config, l *model.Layout, n int) ([]int, error) {
-	segs, first := []Segment(nil), l
-	if l.Units[0].Name != model.EmbedUnit {
-		part := p.Parts(c, p.Dims().Coord(0))[0]
-		part.Tensor = l.Part.Tensor
-		whole := model.NewLayout(c, part)
-		whole.Grads = whole.Owned // only the owned range is of interest
-		first = &whole
-	} else {
-		owned := *l
-		owned.Grads = owned.Owned
-		first = &owned
-	}
-	segs, err := Segments(p, c, first)
-	if err != nil {
-		return nil, err
-	}
-	if segs[0].Lo != 0 || segs[0].Hi < n {
-		return nil, fmt.Errorf("embedding of %d elements is cut into several segments", n)
-	}
-	bounds := make([]int, len(segs[0].Bounds))
-	for i, b := range segs[0].Bounds {
-		bounds[i] = min(b, n)
-	}
-	return bounds, nil
-}
+// holding is what this rank holds.
+func (b *base) holding() Holding { return Hold(b.segs, b.layout, b.Plan.Zero, b.DP.Rank()) }

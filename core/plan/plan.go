@@ -225,7 +225,7 @@ func (p Plan) Parts(c model.Config, at names.Coord) []model.Part {
 	out := make([]model.Part, p.Virtual)
 	stages := p.PP * p.Virtual
 	for v := range out {
-		s := v*p.PP + at.PP
+		s := shard.VirtualStage(at.PP, v, p.PP)
 		out[v] = model.Part{Layers: shard.Part{Index: s, Size: stages}.Of(c.Layers), First: s == 0, Last: s == stages-1,
 			Tensor: shard.Part{Index: at.TP, Size: p.TP}, VocabParallel: p.Vocab == VocabParallel && p.TP > 1}
 	}
@@ -233,7 +233,9 @@ func (p Plan) Parts(c model.Config, at names.Coord) []model.Part {
 }
 
 // KVReplicas is how many tensor-parallel neighbours hold the same KV head.
-func (p Plan) KVReplicas(c model.Config) int { return max(1, max(1, p.TP)/c.KVHeads) }
+func (p Plan) KVReplicas(c model.Config) int {
+	return shard.TensorParallel{Size: p.Dims().TP, KVHeads: c.KVHeads}.KVReplicas()
+}
 
 // checkValues refuses what Parse would refuse in a plan that was not parsed.
 func (p *Plan) checkValues() error {

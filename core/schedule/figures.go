@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // IdleShare is the ideal share of all stages' time without a pass, for equal
 // stages and transfers that take no time: (P-1)/(V*M+P-1), with V = 1 for OneF1B
@@ -57,28 +54,4 @@ func (s Schedule) Warnings() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d micro-batches do not fill %d stages: %.1f %% of the time is idle", s.Micros, p, 100*s.Figures().IdleShare)}
-}
-
-// Table prints a simulation of s beside the formulas.
-func (s Schedule) Table(r Result) string {
-	f := s.Figures()
-	var b strings.Builder
-	relation := "formula"
-	if !f.Exact {
-		relation = "at least"
-	}
-	fmt.Fprintf(&b, "%s: %d stages, %d chunks, %d micro-batches\n", s.Name, len(s.Stages), s.Chunks, s.Micros)
-	fmt.Fprintf(&b, "time %d, idle share %.4f (%s %.4f), overhead %.4f (%s %.4f)\n",
-		r.Finish, r.IdleShare(), relation, f.IdleShare, r.Overhead(), relation, f.Overhead)
-	for i := range s.Stages {
-		fmt.Fprintf(&b, "stage %d: idle %.4f, peak live %d", i, r.Idle(i), r.PeakLive[i])
-		if f.PeakLive != nil {
-			fmt.Fprintf(&b, " (formula %d)", f.PeakLive[i])
-		}
-		b.WriteByte('\n')
-	}
-	for _, w := range s.Warnings() {
-		b.WriteString(w + "\n")
-	}
-	return b.String()
 }

@@ -40,14 +40,6 @@ type Result struct {
 	PeakUnsent []int
 }
 
-// Idle is the share of the whole time in which a stage runs no pass.
-func (r Result) Idle(stage int) float64 {
-	if r.Finish == 0 {
-		return 0
-	}
-	return float64(r.Finish-r.Busy[stage]) / float64(r.Finish)
-}
-
 // IdleShare is the share of the time of all stages in which no pass runs.
 func (r Result) IdleShare() float64 {
 	var busy int64
@@ -110,19 +102,19 @@ func Simulate(s Schedule, c Costs, buffer int) (Result, error) {
 	if err := s.checkActions(); err != nil {
 		return Result{}, err
 	}
-	sim := newSimulation(s, c, buffer)
-	for s := range sim.stages {
-		sim.ready = append(sim.ready, s)
+	m := newMachine(s, c, buffer)
+	for s := range m.stages {
+		m.ready = append(m.ready, s)
 	}
-	for len(sim.ready) > 0 {
-		stage := sim.ready[len(sim.ready)-1]
-		sim.ready = sim.ready[:len(sim.ready)-1]
-		if err := sim.run(stage); err != nil {
+	for len(m.ready) > 0 {
+		stage := m.ready[len(m.ready)-1]
+		m.ready = m.ready[:len(m.ready)-1]
+		if err := m.run(stage); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := sim.deadlock(); err != nil {
+	if err := m.deadlock(); err != nil {
 		return Result{}, err
 	}
-	return sim.result(), nil
+	return m.result(), nil
 }

@@ -220,20 +220,13 @@ func TestSimulateTimes(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	s := must(t)(OneF1B(3, 2))
-	r, err := Simulate(s, Costs{}, Rendezvous)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `1f1b: 3 stages, 1 chunks, 2 micro-batches
-time 8, idle share 0.5000 (formula 0.5000), overhead 1.0000 (formula 1.0000)
-stage 0: idle 0.5000, peak live 2 (formula 2)
-stage 1: idle 0.5000, peak live 2 (formula 2)
-stage 2: idle 0.5000, peak live 1 (formula 1)
-2 micro-batches do not fill 3 stages: 50.0 % of the time is idle
-`
-	if diff := cmp.Diff(want, s.Table(r)); diff != "" {
+// Too few micro-batches are said so; as many as stages are none too few.
+func TestWarnings(t *testing.T) {
+	want := []string{"2 micro-batches do not fill 3 stages: 50.0 % of the time is idle"}
+	if diff := cmp.Diff(want, must(t)(OneF1B(3, 2)).Warnings()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := must(t)(OneF1B(3, 3)).Warnings(); got != nil {
+		t.Errorf("%q", got)
 	}
 }

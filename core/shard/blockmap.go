@@ -24,7 +24,7 @@ type Sizes struct {
 }
 
 // RoundRobin gives block i to rank i mod world, all else to rank 0. There may be
-// fewer blocks than ranks (see Idle).
+// fewer blocks than ranks (see Balance.Idle).
 func RoundRobin(blocks, world int) (BlockMap, error) {
 	return newBlockMap(blocks, world, func(i int) int { return i % world })
 }
@@ -55,8 +55,8 @@ func newBlockMap(blocks, world int, owner func(i int) int) (BlockMap, error) {
 	return m, nil
 }
 
-// Balanced gives out the largest part first, each to the rank with the least so
-// far, and to the lowest of equal ranks; of equal parts the embedding comes
+// Balanced gives out the largest share first, each to the rank with the least so
+// far, and to the lowest of equal ranks; of equal shares the embedding comes
 // first, then the head, the blocks and the final norm. So it is deterministic,
 // and the largest load is less than 4/3 of the least possible (Graham, 1969).
 func Balanced(s Sizes, world int) (BlockMap, error) {
@@ -64,19 +64,19 @@ func Balanced(s Sizes, world int) (BlockMap, error) {
 	if err != nil {
 		return BlockMap{}, err
 	}
-	type part struct {
+	type share struct {
 		size  uint64
 		owner *int
 	}
-	parts := []part{{s.Embed, &m.Embed}, {s.Head, &m.Head}}
+	shares := []share{{s.Embed, &m.Embed}, {s.Head, &m.Head}}
 	for i, size := range s.Blocks {
-		parts = append(parts, part{size, &m.Blocks[i]})
+		shares = append(shares, share{size, &m.Blocks[i]})
 	}
-	parts = append(parts, part{s.FinalNorm, &m.FinalNorm})
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
+	shares = append(shares, share{s.FinalNorm, &m.FinalNorm})
+	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(b.size, a.size) })
 	var c checked
 	loads := make([]uint64, world)
-	for _, p := range parts {
+	for _, p := range shares {
 		least := 0
 		for r, l := range loads {
 			if l < loads[least] {
@@ -136,17 +136,6 @@ func (m BlockMap) BlocksOf(rank int) ([]int, error) {
 		}
 	}
 	return out, nil
-}
-
-// IdleRanks lists the ranks that own neither a block nor anything else.
-func (m BlockMap) IdleRanks() []int {
-	var out []int
-	for r := range m.World {
-		if r != m.Embed && r != m.FinalNorm && r != m.Head && !slices.Contains(m.Blocks, r) {
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // Loads is what each rank owns, in the unit of s.

@@ -57,15 +57,6 @@ func TestBlockMaps(t *testing.T) {
 			}
 		}
 	}
-	if got := blockMap(t)(shard.RoundRobin(2, 5)).IdleRanks(); !slices.Equal(got, []int{2, 3, 4}) {
-		t.Errorf("idle ranks %v", got)
-	}
-	if got := (shard.BlockMap{Blocks: []int{1}, Embed: 4, FinalNorm: 2, Head: 5, World: 7}).IdleRanks(); !slices.Equal(got, []int{0, 3, 6}) {
-		t.Errorf("idle ranks %v", got)
-	}
-	if got := roundRobin.IdleRanks(); got != nil {
-		t.Errorf("idle ranks %v", got)
-	}
 }
 
 // sizes350M are the bytes of the AdamW state of the 350M model.

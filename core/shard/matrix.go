@@ -109,24 +109,24 @@ func ExtractShard[T any](s MatrixShard, full []T) ([]T, error) {
 
 // InsertShard copies the shard's elements to their place in the whole matrix:
 // the inverse of ExtractShard.
-func InsertShard[T any](s MatrixShard, full, part []T) error {
-	if err := s.checkLengths(len(full), len(part)); err != nil {
+func InsertShard[T any](s MatrixShard, full, slice []T) error {
+	if err := s.checkLengths(len(full), len(slice)); err != nil {
 		return err
 	}
-	s.runs(func(r Range) { part = part[copy(full[r.Lo:r.Hi], part):] })
+	s.runs(func(r Range) { slice = slice[copy(full[r.Lo:r.Hi], slice):] })
 	return nil
 }
 
-func (s MatrixShard) checkLengths(full, part int) error {
+func (s MatrixShard) checkLengths(full, slice int) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
 	if full != s.Rows*s.Cols {
 		return fmt.Errorf("matrix shard: %d elements for a matrix of %dx%d", full, s.Rows, s.Cols)
 	}
-	if part != s.Elements() {
+	if slice != s.Elements() {
 		rows, cols := s.Shape()
-		return fmt.Errorf("matrix shard: %d elements for a shard of %dx%d", part, rows, cols)
+		return fmt.Errorf("matrix shard: %d elements for a shard of %dx%d", slice, rows, cols)
 	}
 	return nil
 }

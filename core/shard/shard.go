@@ -2,7 +2,10 @@
 // vocabularies and sequences over parts. It imports nothing of this module.
 package shard
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Range is a half-open range of indices.
 type Range struct{ Lo, Hi int }
@@ -89,6 +92,10 @@ func (p Part) Interleave(n int) []int {
 	}
 	return out
 }
+
+// Levels is the number of buffers of a binary counter that sums over n workers,
+// a power of two: log2(n)+1, the accumulator among them.
+func Levels(n int) int { return bits.Len(uint(n)) }
 
 // IsPowerOfTwo reports whether n is 1, 2, 4, ...
 func IsPowerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }

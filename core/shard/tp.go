@@ -97,12 +97,12 @@ func (t TensorParallel) LocalIntermediate() int { return t.IntermediateRange().L
 type WeightShape struct {
 	Hidden, Blocks int
 	Tied           bool // the head is the embedding
-	VocabParallel  bool // embedding and head are split, by the shard rule over ranks
+	VocabGroups    int  // embedding and head are split as VocabRange says; 0 is not at all
 }
 
 // WeightFraction is the share of the model's weights that the rank holds: heads
 // and intermediate size are split, norms replicated, and so are embedding and
-// head without VocabParallel, and KV heads beyond one per rank. Biases are not
+// head without VocabGroups, and KV heads beyond one per rank. Biases are not
 // counted.
 func (t TensorParallel) WeightFraction(w WeightShape) (float64, error) {
 	if err := t.Validate(); err != nil {
@@ -112,8 +112,12 @@ func (t TensorParallel) WeightFraction(w WeightShape) (float64, error) {
 		return 0, fmt.Errorf("tensor parallel: hidden=%d, blocks=%d: must be at least 1 and 0", w.Hidden, w.Blocks)
 	}
 	vocab := t.Vocab
-	if w.VocabParallel {
-		vocab = t.part().Of(t.Vocab).Len()
+	if w.VocabGroups != 0 {
+		r, err := t.VocabRange(w.VocabGroups)
+		if err != nil {
+			return 0, err
+		}
+		vocab = r.Len()
 	}
 	var c checked
 	local := w.elements(&c, t.LocalQSize(), t.LocalKVSize(), t.LocalIntermediate(), vocab)
@@ -205,7 +209,8 @@ func (c TPCost) WireBytesPerRank() uint64 {
 // ErrRate is the error of a bandwidth or latency that is not one.
 var ErrRate = errors.New("not a usable rate")
 
-// TimeSeconds is the time of a step's all-reduces if none overlaps computation:
+// TimeSeconds is the time of a step's all-reduces if none overlaps computation,
+// for a planner that weighs plans by a machine's links:
 // WireBytesPerRank over the bandwidth of a rank's link, in 10^9 bits per second,
 // and the latency of each all-reduce, in seconds. It refuses a bandwidth that is
 // not positive, a negative latency, NaN and infinities.

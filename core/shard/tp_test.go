@@ -129,9 +129,9 @@ func TestWeightFraction(t *testing.T) {
 		{1, shard.WeightShape{}, "1.0000"},
 		{2, shard.WeightShape{Tied: true}, "0.5422"}, {2, shard.WeightShape{}, "0.5777"},
 		{4, shard.WeightShape{Tied: true}, "0.3132"}, {4, shard.WeightShape{}, "0.3666"},
-		{2, shard.WeightShape{Tied: true, VocabParallel: true}, "0.5001"},
-		{4, shard.WeightShape{Tied: true, VocabParallel: true}, "0.2501"},
-		{8, shard.WeightShape{Tied: true, VocabParallel: true}, "0.1291"}, // each KV head twice
+		{2, shard.WeightShape{Tied: true, VocabGroups: 2}, "0.5001"},
+		{4, shard.WeightShape{Tied: true, VocabGroups: 4}, "0.2501"},
+		{8, shard.WeightShape{Tied: true, VocabGroups: 8}, "0.1291"}, // each KV head twice
 	} {
 		x.shape.Hidden, x.shape.Blocks = 1024, 24
 		got, err := tp350M(0, x.size).WeightFraction(x.shape)

@@ -28,7 +28,7 @@ func parts() []part {
 		// What a run is, and the words that histories share: judges link these.
 		{"names and specifications", []string{"core/names/...", "core/spec/..."}, 0},
 		// What a plan costs, without running it: no part of training.
-		{"dry runs", []string{"core/dryrun/..."}, 1050},
+		{"dry runs", []string{"core/dryrun/..."}, 1200},
 		// 4,500 for what the sketch of core held; the rest for what it did not:
 		// pipeline schedules with their simulator, checkpoints, and the formulas of
 		// memory and traffic that the contracts hold runs against.

@@ -1,16 +1,16 @@
-package shard
+package sharding
 
 // peak is the most elements that passes hold beside a rank's shards at one time.
 type peak struct{ gathered, gradients, both int }
 
-// pass walks one micro-batch through the units of stages 2 and 3. Before a unit
+// walk follows one micro-batch through the units of stages 2 and 3. Before a unit
 // is used in stage 3 its weights are gathered, and those of the unit that comes
 // next are under way; after use they are released. Backward, with one
 // micro-batch per worker, a unit's full gradient lives from before its pass to
 // after it. A tied head works within the pass of the final norm, on the weights
 // of the embedding (unit 0) unless it has a copy.
-type pass struct {
-	z         ZeRO
+type walk struct {
+	z         *ZeRO
 	live      map[int]bool // gathered units
 	gathered  int
 	gradients int
@@ -18,8 +18,8 @@ type pass struct {
 }
 
 // peak is that of a forward and a backward pass.
-func (z ZeRO) peak() peak {
-	p := pass{z: z, live: map[int]bool{}}
+func (z *ZeRO) peak() peak {
+	p := walk{z: z, live: map[int]bool{}}
 	if z.MicroBatches > 1 {
 		p.gradients, _, _ = z.elements() // one buffer, for the whole step
 	}
@@ -37,13 +37,13 @@ func (z ZeRO) peak() peak {
 	for u := last; u >= 0; u-- {
 		backward = append(backward, u)
 	}
-	p.walk(forward, false)
-	p.walk(backward, true)
+	p.pass(forward, false)
+	p.pass(backward, true)
 	return p.peak
 }
 
-// walk uses the units in order.
-func (p *pass) walk(order []int, backward bool) {
+// pass uses the units in order.
+func (p *walk) pass(order []int, backward bool) {
 	var open []int
 	for i, u := range order {
 		p.gather(u)
@@ -66,14 +66,14 @@ func (p *pass) walk(order []int, backward bool) {
 }
 
 // source is the unit whose weights unit u reads.
-func (p *pass) source(u int) int {
+func (p *walk) source(u int) int {
 	if p.z.Units[u].Tied && !p.z.Units[u].Copied {
 		return 0
 	}
 	return u
 }
 
-func (p *pass) gather(u int) {
+func (p *walk) gather(u int) {
 	if s := p.source(u); p.z.Stage == 3 && !p.live[s] {
 		p.live[s] = true
 		p.gathered += p.z.Units[s].Elements
@@ -81,7 +81,7 @@ func (p *pass) gather(u int) {
 }
 
 // end closes the pass of unit u.
-func (p *pass) end(u int, backward bool) {
+func (p *walk) end(u int, backward bool) {
 	if s := p.source(u); p.live[s] {
 		delete(p.live, s)
 		p.gathered -= p.z.Units[s].Elements
@@ -91,7 +91,7 @@ func (p *pass) end(u int, backward bool) {
 	}
 }
 
-func (p *pass) note() {
+func (p *walk) note() {
 	p.peak.gathered = max(p.peak.gathered, p.gathered)
 	p.peak.gradients = max(p.peak.gradients, p.gradients)
 	p.peak.both = max(p.peak.both, p.gathered+p.gradients)

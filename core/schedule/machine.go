@@ -2,10 +2,10 @@ package schedule
 
 import "fmt"
 
-// simulation executes the stages' lists one action at a time, in any order of
+// machine executes the stages' lists one action at a time, in any order of
 // stages: with blocking calls and messages in order, the times do not depend on
 // who is looked at first.
-type simulation struct {
+type machine struct {
 	stages   [][]Action
 	chunks   int
 	costs    Costs
@@ -40,93 +40,93 @@ func (t *tally) add(n int) {
 	t.peak = max(t.peak, t.now)
 }
 
-func newSimulation(s Schedule, c Costs, buffer int) *simulation {
+func newMachine(s Schedule, c Costs, buffer int) *machine {
 	p := len(s.Stages)
-	return &simulation{stages: s.Stages, chunks: s.Chunks, costs: c, buffer: buffer, channels: map[[2]int]*channel{},
+	return &machine{stages: s.Stages, chunks: s.Chunks, costs: c, buffer: buffer, channels: map[[2]int]*channel{},
 		next: make([]int, p), offered: make([]bool, p), clock: make([]int64, p), busy: make([]int64, p),
 		live: make([]tally, p), unsent: make([]tally, p)}
 }
 
-func (sim *simulation) channel(from, to int) *channel {
-	c := sim.channels[[2]int{from, to}]
+func (m *machine) channel(from, to int) *channel {
+	c := m.channels[[2]int{from, to}]
 	if c == nil {
 		c = &channel{}
-		sim.channels[[2]int{from, to}] = c
+		m.channels[[2]int{from, to}] = c
 	}
 	return c
 }
 
 // run executes the stage's actions until one has to wait.
-func (sim *simulation) run(stage int) error {
-	list := sim.stages[stage]
-	for sim.next[stage] < len(list) {
-		a, done := list[sim.next[stage]], true
+func (m *machine) run(stage int) error {
+	list := m.stages[stage]
+	for m.next[stage] < len(list) {
+		a, done := list[m.next[stage]], true
 		switch {
 		case a.Kind.isPass():
-			t := sim.costs.of(stage, a)
-			sim.clock[stage] += t
-			sim.busy[stage] += t
+			t := m.costs.of(stage, a)
+			m.clock[stage] += t
+			m.busy[stage] += t
 		case a.Kind.isSend():
-			done = sim.send(stage, a)
+			done = m.send(stage, a)
 		default:
 			var err error
-			if done, err = sim.receive(stage, a); err != nil {
+			if done, err = m.receive(stage, a); err != nil {
 				return err
 			}
 		}
 		if !done {
 			return nil
 		}
-		sim.hold(stage, a)
-		sim.next[stage]++
+		m.hold(stage, a)
+		m.next[stage]++
 	}
 	return nil
 }
 
 // send reports whether the send of a is over.
-func (sim *simulation) send(stage int, a Action) bool {
-	c := sim.channel(stage, a.Peer)
-	if sim.buffer == Rendezvous {
-		if !sim.offered[stage] {
-			sim.offered[stage] = true
-			c.sent = append(c.sent, message{a, sim.clock[stage]})
-			sim.ready = append(sim.ready, a.Peer)
+func (m *machine) send(stage int, a Action) bool {
+	c := m.channel(stage, a.Peer)
+	if m.buffer == Rendezvous {
+		if !m.offered[stage] {
+			m.offered[stage] = true
+			c.sent = append(c.sent, message{a, m.clock[stage]})
+			m.ready = append(m.ready, a.Peer)
 		}
 		if len(c.taken) < len(c.sent) {
 			return false
 		}
-		sim.offered[stage] = false
-		sim.clock[stage] = c.taken[len(c.taken)-1]
+		m.offered[stage] = false
+		m.clock[stage] = c.taken[len(c.taken)-1]
 		return true
 	}
-	if room := len(c.sent) - sim.buffer; room >= 0 {
+	if room := len(c.sent) - m.buffer; room >= 0 {
 		if room >= len(c.taken) {
 			return false
 		}
-		sim.clock[stage] = max(sim.clock[stage], c.taken[room])
+		m.clock[stage] = max(m.clock[stage], c.taken[room])
 	}
-	c.sent = append(c.sent, message{a, sim.clock[stage] + sim.costs.Transfer})
-	sim.ready = append(sim.ready, a.Peer)
+	c.sent = append(c.sent, message{a, m.clock[stage] + m.costs.Transfer})
+	m.ready = append(m.ready, a.Peer)
 	return true
 }
 
 // receive reports whether the receive of a is over.
-func (sim *simulation) receive(stage int, a Action) (bool, error) {
-	c := sim.channel(a.Peer, stage)
+func (m *machine) receive(stage int, a Action) (bool, error) {
+	c := m.channel(a.Peer, stage)
 	if len(c.sent) == len(c.taken) {
 		return false, nil
 	}
 	got := c.sent[len(c.taken)]
-	if want := opposite(stage, a, len(sim.stages)); got.Action != want {
-		return false, fmt.Errorf("stage %d, action %d: %v meets %v", stage, sim.next[stage], a, got.Action)
+	if want := opposite(stage, a, len(m.stages)); got.Action != want {
+		return false, fmt.Errorf("stage %d, action %d: %v meets %v", stage, m.next[stage], a, got.Action)
 	}
-	t := max(sim.clock[stage], got.at)
-	if sim.buffer == Rendezvous {
-		t += sim.costs.Transfer
+	t := max(m.clock[stage], got.at)
+	if m.buffer == Rendezvous {
+		t += m.costs.Transfer
 	}
-	sim.clock[stage] = t
+	m.clock[stage] = t
 	c.taken = append(c.taken, t)
-	sim.ready = append(sim.ready, a.Peer)
+	m.ready = append(m.ready, a.Peer)
 	return true, nil
 }
 
@@ -145,38 +145,38 @@ func opposite(stage int, a Action, p int) Action {
 }
 
 // hold counts activations and unsent results after action a of a stage.
-func (sim *simulation) hold(stage int, a Action) {
-	p := len(sim.stages)
+func (m *machine) hold(stage int, a Action) {
+	p := len(m.stages)
 	first := stage == 0 && a.Chunk == 0
-	last := stage == p-1 && a.Chunk == sim.chunks-1
+	last := stage == p-1 && a.Chunk == m.chunks-1
 	switch a.Kind {
 	case RecvForward:
-		sim.live[stage].add(1)
+		m.live[stage].add(1)
 	case Forward:
 		if first || p == 1 {
-			sim.live[stage].add(1)
+			m.live[stage].add(1)
 		}
 		if !last && p > 1 {
-			sim.unsent[stage].add(1)
+			m.unsent[stage].add(1)
 		}
 	case Backward:
-		sim.live[stage].add(-1)
+		m.live[stage].add(-1)
 		if !first && p > 1 {
-			sim.unsent[stage].add(1)
+			m.unsent[stage].add(1)
 		}
 	case SendForward, SendBackward:
-		sim.unsent[stage].add(-1)
+		m.unsent[stage].add(-1)
 	}
 }
 
 // deadlock is a *Deadlock if some stage is not at the end of its list.
-func (sim *simulation) deadlock() error {
+func (m *machine) deadlock() error {
 	at := func(s int) Wait {
-		i := sim.next[s]
-		return Wait{s, i, sim.stages[s][i]}
+		i := m.next[s]
+		return Wait{s, i, m.stages[s][i]}
 	}
-	ended := func(s int) bool { return sim.next[s] == len(sim.stages[s]) }
-	for s := range sim.stages {
+	ended := func(s int) bool { return m.next[s] == len(m.stages[s]) }
+	for s := range m.stages {
 		if ended(s) {
 			continue
 		}
@@ -197,12 +197,12 @@ func (sim *simulation) deadlock() error {
 	return nil
 }
 
-func (sim *simulation) result() Result {
-	r := Result{Busy: sim.busy}
-	for s := range sim.stages {
-		r.Finish = max(r.Finish, sim.clock[s])
-		r.PeakLive = append(r.PeakLive, sim.live[s].peak)
-		r.PeakUnsent = append(r.PeakUnsent, sim.unsent[s].peak)
+func (m *machine) result() Result {
+	r := Result{Busy: m.busy}
+	for s := range m.stages {
+		r.Finish = max(r.Finish, m.clock[s])
+		r.PeakLive = append(r.PeakLive, m.live[s].peak)
+		r.PeakUnsent = append(r.PeakUnsent, m.unsent[s].peak)
 	}
 	return r
 }
