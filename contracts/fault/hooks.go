@@ -97,8 +97,8 @@ func OnUpdater(rank int, f func(be kernels.Backend, u parallel.Updater) parallel
 }
 
 // OnSegments changes how ranks cut their state.
-func OnSegments(f func(rank int, segs []parallel.Segment) []parallel.Segment) Fault {
-	return func(p *launch.Parts) { decorate(&p.Segments, f) }
+func OnSegments(f func(rank int, buckets []parallel.Bucket) []parallel.Bucket) Fault {
+	return func(p *launch.Parts) { decorate(&p.Buckets, f) }
 }
 
 // OnCounter changes how many optimizer steps a rank believes to have taken.

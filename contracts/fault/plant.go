@@ -62,9 +62,9 @@ func (a *aiming) Begin(step int) {
 	a.Updater.Begin(step)
 }
 
-func (a *aiming) Enter(it *parallel.Item) {
-	a.now.worker = it.Worker
-	a.Updater.Enter(it)
+func (a *aiming) Enter(mb *parallel.MicroBatch) {
+	a.now.worker = mb.Worker
+	a.Updater.Enter(mb)
 }
 
 func (a *aiming) Before(ctx context.Context, unit int, ph model.Phase) error {

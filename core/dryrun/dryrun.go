@@ -209,7 +209,7 @@ func (b *builder) build() error {
 // chunk is one model part with what does not depend on the data-parallel rank.
 type chunk struct {
 	layout    model.Layout
-	segs      []parallel.Segment
+	buckets   []parallel.Bucket
 	transient transient
 	acts      int // elements of one micro-batch's activations
 	fixed     int // elements of tables and scratch
@@ -222,7 +222,7 @@ func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 	for v, part := range b.cfg.Plan.Parts(b.cfg.Model, names.Coord{PP: pp, TP: tp}) {
 		c := chunk{layout: model.NewLayout(b.cfg.Model, part), live: live[pp][v]}
 		var err error
-		if c.segs, err = parallel.Segments(b.cfg.Plan, b.cfg.Model, &c.layout); err != nil {
+		if c.buckets, err = parallel.Buckets(b.cfg.Plan, b.cfg.Model, &c.layout); err != nil {
 			return nil, err
 		}
 		c.acts, c.fixed = model.Sizes(b.cfg.Model, part, b.seqs)

@@ -63,7 +63,7 @@ func (b *builder) memory(dp int, chunks []chunk) Memory {
 
 // addState adds what the chunk holds between passes.
 func (b *builder) addState(m *Memory, dp int, c *chunk) {
-	h := parallel.Hold(c.segs, &c.layout, b.cfg.Plan.Zero, dp)
+	h := parallel.Hold(c.buckets, &c.layout, b.cfg.Plan.Zero, dp)
 	m.Weights += elementBytes * int64(h.Weights)
 	m.Gradients += elementBytes * int64(h.Grads) * b.levels()
 	m.Moments += elementBytes * int64(h.Moments) * int64(b.moments)

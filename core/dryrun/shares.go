@@ -19,7 +19,7 @@ type Saved struct {
 	Ideal float64 `json:"ideal"`
 }
 
-// saved joins the shards of all segments that have an optimizer state.
+// saved joins the shards of all buckets that have an optimizer state.
 func (b *builder) saved(dp int, chunks []chunk) (*Saved, error) {
 	if b.cfg.Plan.Zero == 0 {
 		return nil, nil
@@ -29,8 +29,8 @@ func (b *builder) saved(dp int, chunks []chunk) (*Saved, error) {
 		return nil, err
 	}
 	for i := range chunks {
-		for j := range chunks[i].segs {
-			if s := &chunks[i].segs[j]; !s.Source {
+		for j := range chunks[i].buckets {
+			if s := &chunks[i].buckets[j]; !s.Source {
 				all = all.Join(shard.OptimizerShard{Rank: dp, World: b.dims.DP, Total: s.Len(), Range: s.Own(dp)})
 			}
 		}

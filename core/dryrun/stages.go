@@ -204,9 +204,9 @@ func (b *builder) stage(pp int, chunks []chunk) (Stage, error) {
 		s.Layers = append(s.Layers, [2]int{l.Part.Layers.Lo, l.Part.Layers.Hi})
 		s.First, s.Last = s.First || l.Part.First, s.Last || l.Part.Last
 		s.Work += work(&b.cfg.Model, l.Part)
-		for j := range chunks[i].segs {
-			seg := &chunks[i].segs[j]
-			s.Units = append(s.Units, Unit{Name: seg.Name, Elements: seg.Len(), Bounds: seg.Bounds, Gradient: seg.Source})
+		for j := range chunks[i].buckets {
+			bucket := &chunks[i].buckets[j]
+			s.Units = append(s.Units, Unit{Name: bucket.Name, Elements: bucket.Len(), Bounds: bucket.Bounds, Gradient: bucket.Source})
 		}
 	}
 	var err error

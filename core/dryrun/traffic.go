@@ -82,29 +82,29 @@ func (s *sender) data(c *chunk) {
 	dp := func(order int, op, what string, count int, times int64) {
 		s.op(order, operation{names.DP, op, what, count, times, part})
 	}
-	blocks := zero == 1 && c.segs[0].Unit >= 0
+	blocks := zero == 1 && c.buckets[0].Unit >= 0
 	if zero == 0 || blocks {
 		for u := range c.layout.Units {
 			dp(gradients, names.OpAllReduce, "gradients", c.layout.Units[u].Len(), 1)
 		}
 	}
-	for i := range c.segs {
-		seg := &c.segs[i]
+	for i := range c.buckets {
+		bucket := &c.buckets[i]
 		switch {
 		case zero == 0:
-		case blocks && !seg.Source:
-			dp(weights, names.OpBroadcast, "weights", seg.Len(), 1)
+		case blocks && !bucket.Source:
+			dp(weights, names.OpBroadcast, "weights", bucket.Len(), 1)
 		case blocks:
 		case zero == 1:
-			dp(gradients, names.OpReduceScatter, "gradients", seg.Len(), 1)
+			dp(gradients, names.OpReduceScatter, "gradients", bucket.Len(), 1)
 		default:
-			dp(gradients, names.OpReduceScatter, "gradients", seg.Len(), rounds)
+			dp(gradients, names.OpReduceScatter, "gradients", bucket.Len(), rounds)
 		}
-		if (zero == 1 && !blocks || zero == 2) && !seg.Source {
-			dp(weights, names.OpAllGather, "weights", seg.Len(), 1)
+		if (zero == 1 && !blocks || zero == 2) && !bucket.Source {
+			dp(weights, names.OpAllGather, "weights", bucket.Len(), 1)
 		}
-		if zero == 3 && seg.Hi <= c.layout.Weights {
-			dp(weights, s.gatherOp(), "weights", seg.Len(), int64(c.transient.gathers[seg.Unit])*int64(s.cfg.Plan.MicroBatches))
+		if zero == 3 && bucket.Hi <= c.layout.Weights {
+			dp(weights, s.gatherOp(), "weights", bucket.Len(), int64(c.transient.gathers[bucket.Unit])*int64(s.cfg.Plan.MicroBatches))
 		}
 	}
 	if c.layout.Part.Last {
@@ -193,12 +193,12 @@ func (s *sender) tied(chunks []chunk) {
 func (b *builder) tiedGradients(dp int, c *chunk) []int {
 	u := b.tiedUnit(c)
 	whole := c.layout.Units[u].Range
-	if b.cfg.Plan.Zero == 0 || b.cfg.Plan.Zero == 1 && c.segs[0].Unit >= 0 {
+	if b.cfg.Plan.Zero == 0 || b.cfg.Plan.Zero == 1 && c.buckets[0].Unit >= 0 {
 		return []int{whole.Len()}
 	}
 	var out []int
-	for _, seg := range tiedSegments(c, u) {
-		out = append(out, whole.Intersect(seg.Own(dp)).Len())
+	for _, bucket := range tiedBuckets(c, u) {
+		out = append(out, whole.Intersect(bucket.Own(dp)).Len())
 	}
 	return out
 }
@@ -211,8 +211,8 @@ func (b *builder) tiedWeights(dp int, c *chunk) []int {
 		return []int{c.layout.Units[u].Len()}
 	}
 	var out []int
-	for _, seg := range tiedSegments(c, u) {
-		out = append(out, seg.Own(dp).Len())
+	for _, bucket := range tiedBuckets(c, u) {
+		out = append(out, bucket.Own(dp).Len())
 	}
 	return out
 }
@@ -224,14 +224,14 @@ func (b *builder) tiedUnit(c *chunk) int {
 	return len(c.layout.Units) - 1
 }
 
-// tiedSegments are the segments that hold a gradient source of the tied
+// tiedBuckets are the buckets that hold a gradient source of the tied
 // embedding: those of unit u, or the whole vector's.
-func tiedSegments(c *chunk, u int) []*parallel.Segment {
-	var out []*parallel.Segment
+func tiedBuckets(c *chunk, u int) []*parallel.Bucket {
+	var out []*parallel.Bucket
 	head := c.layout.Units[u].Name == model.HeadUnit
-	for i := range c.segs {
-		if seg := &c.segs[i]; seg.Source == head && (seg.Unit < 0 || seg.Unit == u) {
-			out = append(out, seg)
+	for i := range c.buckets {
+		if bucket := &c.buckets[i]; bucket.Source == head && (bucket.Unit < 0 || bucket.Unit == u) {
+			out = append(out, bucket)
 		}
 	}
 	return out

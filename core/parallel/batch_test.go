@@ -52,7 +52,7 @@ func plans(c model.Config, sequences int) []plan.Plan {
 	return out
 }
 
-func TestItemsCutTheBatch(t *testing.T) {
+func TestMicroBatchesCutTheBatch(t *testing.T) {
 	for _, d := range []int{1, 4, 8} {
 		c := model.Config{Groups: model.Groups{Tensor: 1, Data: d}, Layers: 1}
 		for n := 1; n <= 20; n++ {
@@ -68,16 +68,16 @@ func checkItems(t *testing.T, p plan.Plan, c model.Config, n int) {
 	var ids []int64
 	largest := 0
 	for r := range p.DP {
-		items := cutTwice(p, c, r, shareOf(n, workers))
-		if len(items) != p.MicroBatches {
-			t.Fatalf("rank %d has %d micro-batches, want %d", r, len(items), p.MicroBatches)
+		micros := cutTwice(p, c, r, shareOf(n, workers))
+		if len(micros) != p.MicroBatches {
+			t.Fatalf("rank %d has %d micro-batches, want %d", r, len(micros), p.MicroBatches)
 		}
-		checkMarks(t, p, c, r, n, items)
-		for i := range items {
-			it := &items[i]
-			largest = max(largest, it.Batch.Seqs)
-			ids = append(ids, it.IDs...)
-			checkItem(t, it, workers)
+		checkMarks(t, p, c, r, n, micros)
+		for i := range micros {
+			mb := &micros[i]
+			largest = max(largest, mb.Batch.Seqs)
+			ids = append(ids, mb.IDs...)
+			checkMicroBatch(t, mb, workers)
 		}
 	}
 	slices.Sort(ids)
@@ -91,44 +91,44 @@ func checkItems(t *testing.T, p plan.Plan, c model.Config, n int) {
 
 // checkItem checks that a micro-batch is made of its worker's sequences, and
 // that their content goes with the ids.
-func checkItem(t *testing.T, it *Item, workers int) {
+func checkMicroBatch(t *testing.T, mb *MicroBatch, workers int) {
 	t.Helper()
 	valid := int64(0)
 	var tokens, targets []int32
-	for _, id := range it.IDs {
+	for _, id := range mb.IDs {
 		i := int32(id - 100)
-		if int(i)%workers != it.Worker {
-			t.Errorf("sequence %d is with worker %d of %d", i, it.Worker, workers)
+		if int(i)%workers != mb.Worker {
+			t.Errorf("sequence %d is with worker %d of %d", i, mb.Worker, workers)
 		}
 		tokens, targets, valid = append(tokens, 2*i, 2*i+1), append(targets, -2*i, -2*i-1), valid+int64(i)
 	}
-	if it.Batch.Seqs != len(it.IDs) || it.Valid != valid || !slices.Equal(it.Batch.Tokens, tokens) || !slices.Equal(it.Batch.Targets, targets) {
-		t.Errorf("micro-batch of sequences %v holds %+v with %d valid tokens", it.IDs, it.Batch, it.Valid)
+	if mb.Batch.Seqs != len(mb.IDs) || mb.Valid != valid || !slices.Equal(mb.Batch.Tokens, tokens) || !slices.Equal(mb.Batch.Targets, targets) {
+		t.Errorf("micro-batch of sequences %v holds %+v with %d valid tokens", mb.IDs, mb.Batch, mb.Valid)
 	}
 }
 
 // checkMarks checks the order of a rank's micro-batches: workers in the plan's
 // order, each worker's sequences ascending and cut evenly, ends marked.
-func checkMarks(t *testing.T, p plan.Plan, c model.Config, rank, n int, items []Item) {
+func checkMarks(t *testing.T, p plan.Plan, c model.Config, rank, n int, micros []MicroBatch) {
 	t.Helper()
 	mine := p.RankWorkers(c, rank)
-	per := len(items) / len(mine)
+	per := len(micros) / len(mine)
 	seqs := map[int][]int64{}
-	for i := range items {
-		it := &items[i]
-		if it.Micro != i || it.Index != i/per || it.Worker != mine[i/per] {
-			t.Errorf("item %d is micro-batch %d of worker %d at place %d", i, it.Micro, it.Worker, it.Index)
+	for i := range micros {
+		mb := &micros[i]
+		if mb.Micro != i || mb.Index != i/per || mb.Worker != mine[i/per] {
+			t.Errorf("place %d has micro-batch %d of worker %d at place %d", i, mb.Micro, mb.Worker, mb.Index)
 		}
-		if it.EndsWorker != (i%per == per-1) || it.EndsStep != (i == len(items)-1) {
-			t.Errorf("item %d of %d, %d a worker: ends worker %v, step %v", i, len(items), per, it.EndsWorker, it.EndsStep)
+		if mb.EndsWorker != (i%per == per-1) || mb.EndsStep != (i == len(micros)-1) {
+			t.Errorf("micro-batch %d of %d, %d a worker: ends worker %v, step %v", i, len(micros), per, mb.EndsWorker, mb.EndsStep)
 		}
-		if it.Present != (it.Worker < n) {
-			t.Errorf("worker %d of a batch of %d is present: %v", it.Worker, n, it.Present)
+		if mb.Present != (mb.Worker < n) {
+			t.Errorf("worker %d of a batch of %d is present: %v", mb.Worker, n, mb.Present)
 		}
-		if first := &items[i/per*per]; it.Batch.Seqs > first.Batch.Seqs || it.Batch.Seqs < first.Batch.Seqs-1 {
-			t.Errorf("worker %d has micro-batches of %d and %d sequences", it.Worker, first.Batch.Seqs, it.Batch.Seqs)
+		if first := &micros[i/per*per]; mb.Batch.Seqs > first.Batch.Seqs || mb.Batch.Seqs < first.Batch.Seqs-1 {
+			t.Errorf("worker %d has micro-batches of %d and %d sequences", mb.Worker, first.Batch.Seqs, mb.Batch.Seqs)
 		}
-		seqs[it.Worker] = append(seqs[it.Worker], it.IDs...)
+		seqs[mb.Worker] = append(seqs[mb.Worker], mb.IDs...)
 	}
 	for w, ids := range seqs {
 		if !slices.IsSorted(ids) {
@@ -139,7 +139,7 @@ func checkMarks(t *testing.T, p plan.Plan, c model.Config, rank, n int, items []
 
 // cutTwice cuts a step after another one, whose memory it takes: nothing of the
 // other is left.
-func cutTwice(p plan.Plan, c model.Config, rank int, share func(w int) ([]data.Sequence, []int64)) []Item {
+func cutTwice(p plan.Plan, c model.Config, rank int, share func(w int) ([]data.Sequence, []int64)) []MicroBatch {
 	k := NewCutter(p, c, rank)
 	k.Cut(shareOf(3*c.Groups.Data+1, p.Workers(c)))
 	return k.Cut(share)

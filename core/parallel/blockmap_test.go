@@ -19,9 +19,9 @@ func sharings(dp int) []plan.Plan {
 	}
 }
 
-// ownerOf is the one rank that owns all of a segment; any other share fails the
+// ownerOf is the one rank that owns all of a bucket; any other share fails the
 // test.
-func ownerOf(t *testing.T, name string, s *Segment, dp int) int {
+func ownerOf(t *testing.T, name string, s *Bucket, dp int) int {
 	t.Helper()
 	who := -1
 	for r := range dp {
@@ -29,52 +29,52 @@ func ownerOf(t *testing.T, name string, s *Segment, dp int) int {
 		case own == s.Range && who < 0:
 			who = r
 		case !own.Empty():
-			t.Errorf("%s: rank %d owns %v of segment %s %v", name, r, own, s.Name, s.Range)
+			t.Errorf("%s: rank %d owns %v of bucket %s %v", name, r, own, s.Name, s.Range)
 		}
 	}
 	if who < 0 {
-		t.Errorf("%s: nobody owns segment %s", name, s.Name)
+		t.Errorf("%s: nobody owns bucket %s", name, s.Name)
 	} else if got := owner(s.Bounds); got != who {
-		t.Errorf("%s: owner says rank %d, rank %d owns segment %s", name, got, who, s.Name)
+		t.Errorf("%s: owner says rank %d, rank %d owns bucket %s", name, got, who, s.Name)
 	}
 	return who
 }
 
-// Segments of one owner follow each other, cover what has a state, do not cross
+// Buckets of one owner follow each other, cover what has a state, do not cross
 // units; a tied head's source is its embedding's owner's.
-func TestOneOwnerSegments(t *testing.T) {
+func TestOneOwnerBuckets(t *testing.T) {
 	layouts(t, func(name string, c model.Config, p plan.Plan, l *model.Layout) {
 		for _, dp := range []int{1, 2, 3, 8} {
 			for _, q := range sharings(dp) {
 				q.TP, q.PP, q.Vocab = p.TP, p.PP, p.Vocab
-				segs, err := Segments(q, c, l)
+				buckets, err := Buckets(q, c, l)
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkOwners(t, fmt.Sprintf("%s %s", name, q), segs, l, dp)
+				checkOwners(t, fmt.Sprintf("%s %s", name, q), buckets, l, dp)
 			}
 		}
 	})
 }
 
-func checkOwners(t *testing.T, name string, segs []Segment, l *model.Layout, dp int) {
+func checkOwners(t *testing.T, name string, buckets []Bucket, l *model.Layout, dp int) {
 	t.Helper()
 	next := 0
-	for i := range segs {
-		s := &segs[i]
+	for i := range buckets {
+		s := &buckets[i]
 		who := ownerOf(t, name, s, dp)
 		if u := l.Units[s.Unit].Range; s.Lo != next || s.Intersect(u) != s.Range {
-			t.Errorf("%s: segment %s is %v of unit %v, want it to start at %d", name, s.Name, s.Range, u, next)
+			t.Errorf("%s: bucket %s is %v of unit %v, want it to start at %d", name, s.Name, s.Range, u, next)
 		}
 		next = s.Hi
 		if s.Source && l.Units[0].Name == model.EmbedUnit {
-			if embed := ownerOf(t, name, &segs[0], dp); who != embed {
+			if embed := ownerOf(t, name, &buckets[0], dp); who != embed {
 				t.Errorf("%s: rank %d owns the head's source, rank %d the embedding", name, who, embed)
 			}
 		}
 	}
 	if next != l.Grads {
-		t.Errorf("%s: the segments end at %d of %d", name, next, l.Grads)
+		t.Errorf("%s: the buckets end at %d of %d", name, next, l.Grads)
 	}
 }
 
@@ -97,13 +97,13 @@ func TestBlockOwners(t *testing.T) {
 		{plan.ShardBalanced, 2, []int{0, 0, 1, 0, 1, 0, 1}},
 		{plan.ShardBalanced, 8, []int{4, 0, 1, 2, 3, 6, 5}},
 	} {
-		segs, err := Segments(plan.Plan{DP: x.dp, Zero: 1, Shard: x.kind}, c, &l)
+		buckets, err := Buckets(plan.Plan{DP: x.dp, Zero: 1, Shard: x.kind}, c, &l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
-		for i := range segs {
-			got = append(got, ownerOf(t, x.kind, &segs[i], x.dp))
+		for i := range buckets {
+			got = append(got, ownerOf(t, x.kind, &buckets[i], x.dp))
 		}
 		if !slices.Equal(got, x.want) {
 			t.Errorf("%s dp=%d: owners %v, want %v", x.kind, x.dp, got, x.want)
@@ -118,16 +118,16 @@ func TestTensorOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := model.NewLayout(c, model.Whole(c))
-	segs, err := Segments(plan.Plan{DP: 3, Zero: 3, Shard: plan.ShardTensors}, c, &l)
+	buckets, err := Buckets(plan.Plan{DP: 3, Zero: 3, Shard: plan.ShardTensors}, c, &l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := map[string]int{}
 	var names []string
-	for i := range segs {
-		if !segs[i].Source {
-			at[segs[i].Name] = ownerOf(t, "tensors", &segs[i], 3)
-			names = append(names, segs[i].Name)
+	for i := range buckets {
+		if !buckets[i].Source {
+			at[buckets[i].Name] = ownerOf(t, "tensors", &buckets[i], 3)
+			names = append(names, buckets[i].Name)
 		}
 	}
 	slices.Sort(names)
@@ -152,17 +152,17 @@ func TestOwnersOfStages(t *testing.T) {
 		p.PP = 2
 		first := model.NewLayout(c, p.Parts(c, names.Coord{})[0])
 		last := model.NewLayout(c, p.Parts(c, names.Coord{PP: 1})[0])
-		a, err := Segments(p, c, &first)
+		a, err := Buckets(p, c, &first)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Segments(p, c, &last)
+		b, err := Buckets(p, c, &last)
 		if err != nil {
 			t.Fatal(err)
 		}
 		source := &b[len(b)-1]
 		if want := (shard.Range{Lo: last.Owned, Hi: last.Grads}); !source.Source || source.Range != want {
-			t.Fatalf("%s: the last segment is %+v", p, source)
+			t.Fatalf("%s: the last bucket is %+v", p, source)
 		}
 		if got, want := ownerOf(t, "source", source, 4), ownerOf(t, "embedding", &a[0], 4); got != want {
 			t.Errorf("%s: rank %d owns the source, rank %d the embedding", p, got, want)

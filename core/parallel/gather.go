@@ -56,12 +56,12 @@ func newGather(s *sharded) (*gather, error) {
 // init builds this rank's own elements.
 func (g *gather) init(fill func(*model.Param, shard.Range, kernels.Tensor)) error {
 	g.s.step = -1
-	for i := range g.s.segs {
-		seg := &g.s.segs[i]
-		if seg.Hi > g.s.layout.Weights {
+	for i := range g.s.buckets {
+		bucket := &g.s.buckets[i]
+		if bucket.Hi > g.s.layout.Weights {
 			continue
 		}
-		own, at := seg.Own(g.s.DP.Rank()), g.s.at(i)
+		own, at := bucket.Own(g.s.DP.Rank()), g.s.at(i)
 		g.s.layout.Pieces(own, func(p *model.Param, local shard.Range) {
 			lo := p.Off + local.Lo - own.Lo + at.Lo
 			fill(p, local, g.shard.Range(lo, lo+local.Len()))
@@ -113,7 +113,7 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 // a pass finds in it ("use") and leaves in it ("release").
 func (g *gather) record(what string, u int) {
 	unit := &g.s.layout.Units[u]
-	ev := trace.Event{Kind: trace.KindGather, Step: g.s.step, What: what, Unit: unit.Name, Micro: g.s.item.Micro, Count: int64(unit.Len())}
+	ev := trace.Event{Kind: trace.KindGather, Step: g.s.step, What: what, Unit: unit.Name, Micro: g.s.mb.Micro, Count: int64(unit.Len())}
 	if g.s.Poison && what != names.Gather {
 		sum := new(kernels.Digest)
 		g.s.layout.Pieces(unit.Range, func(p *model.Param, local shard.Range) {
@@ -141,17 +141,17 @@ func (g *gather) start(u int) error {
 	return nil
 }
 
-// collect gathers the segments of unit u: an all-gather where all own a part, a
+// collect gathers the buckets of unit u: an all-gather where all own a part, a
 // broadcast where one rank owns everything.
 func (g *gather) collect(ctx context.Context, u int, buf kernels.Tensor) error {
 	s := g.s
 	for _, i := range s.within[u] {
-		seg, lo := &s.segs[i], s.layout.Units[u].Lo
-		all := buf.Range(seg.Lo-lo, seg.Hi-lo)
-		lctx := g.labels.On(ctx, s.beside(seg.Name, seg.Range))
-		root := owner(seg.Bounds)
-		if seg.Bounds[root+1]-seg.Bounds[root] < seg.Len() || s.Plan.Shard != plan.ShardTensors {
-			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), seg.Bounds); err != nil {
+		bucket, lo := &s.buckets[i], s.layout.Units[u].Lo
+		all := buf.Range(bucket.Lo-lo, bucket.Hi-lo)
+		lctx := g.labels.On(ctx, s.beside(bucket.Name, bucket.Range))
+		root := owner(bucket.Bounds)
+		if bucket.Bounds[root+1]-bucket.Bounds[root] < bucket.Len() || s.Plan.Shard != plan.ShardTensors {
+			if err := s.Overlap.AllGather(lctx, all, s.weightAt(i), bucket.Bounds); err != nil {
 				return err
 			}
 			continue

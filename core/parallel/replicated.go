@@ -21,14 +21,14 @@ type replicated struct {
 	*base
 	grads   *Counter
 	owned   []shard.Range // what this rank updates
-	squares [1]Piece
+	squares [1]Shard
 	scatter bool                          // the flat form of stage 1
 	issued  []kernels.Tensor              // by unit: the gradient that was handed over
 	reduce  []func(context.Context) error // by unit: its all-reduce
 }
 
 func newReplicated(b *base) (*replicated, error) {
-	r := &replicated{base: b, scatter: b.segs[0].Bounds != nil && b.segs[0].Unit < 0}
+	r := &replicated{base: b, scatter: b.buckets[0].Bounds != nil && b.buckets[0].Unit < 0}
 	if err := b.allocWeights(); err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func newReplicated(b *base) (*replicated, error) {
 // own lists the ranges that this rank updates.
 func (r *replicated) own() []shard.Range {
 	var out []shard.Range
-	for i := range r.segs {
-		if own := r.segs[i].Own(r.DP.Rank()); !r.segs[i].Source && !own.Empty() {
+	for i := range r.buckets {
+		if own := r.buckets[i].Own(r.DP.Rank()); !r.buckets[i].Source && !own.Empty() {
 			out = append(out, own)
 		}
 	}
@@ -62,19 +62,19 @@ func (r *replicated) Init(ctx context.Context, fill func(*model.Param, shard.Ran
 	return r.initWeights(ctx, fill)
 }
 
-func (r *replicated) BeginWorker(it *Item) {
-	r.grads.Start(it.Present)
-	r.loss.Start(it.Present)
+func (r *replicated) BeginWorker(mb *MicroBatch) {
+	r.grads.Start(mb.Present)
+	r.loss.Start(mb.Present)
 	for u := range r.layout.Units {
 		r.Model.BindGrads(u, r.unit(r.grads.Acc(), u))
 	}
 	r.Model.BindLoss(r.loss.Acc())
 }
 
-func (r *replicated) EndWorker(_ context.Context, it *Item) error {
-	r.loss.Fold(shard.Range{Hi: 1}, it.Index)
-	r.loss.End(it.Index)
-	r.grads.End(it.Index)
+func (r *replicated) EndWorker(_ context.Context, mb *MicroBatch) error {
+	r.loss.Fold(shard.Range{Hi: 1}, mb.Index)
+	r.loss.End(mb.Index)
+	r.grads.End(mb.Index)
 	return nil
 }
 
@@ -82,15 +82,15 @@ func (r *replicated) EndWorker(_ context.Context, it *Item) error {
 func (r *replicated) Before(context.Context, int, model.Phase) error { return nil }
 
 func (r *replicated) After(_ context.Context, u int, ph model.Phase) error {
-	it := r.item
-	if ph == model.Forward || !it.EndsWorker {
+	mb := r.mb
+	if ph == model.Forward || !mb.EndsWorker {
 		return nil
 	}
 	if err := r.leaf(u, r.unit(r.grads.Acc(), u)); err != nil {
 		return err
 	}
-	r.grads.Fold(r.layout.Units[u].Range, it.Index)
-	if it.EndsStep && !r.scatter {
+	r.grads.Fold(r.layout.Units[u].Range, mb.Index)
+	if mb.EndsStep && !r.scatter {
 		r.issue(u)
 	}
 	return nil
@@ -108,8 +108,8 @@ func (r *replicated) Finish(ctx context.Context) error {
 		return err
 	}
 	if r.scatter {
-		for i := range r.segs {
-			s, own := &r.segs[i], r.segs[i].Own(r.DP.Rank())
+		for i := range r.buckets {
+			s, own := &r.buckets[i], r.buckets[i].Own(r.DP.Rank())
 			src, dst := r.grads.Acc().Range(s.Lo, s.Hi), r.grads.Acc().Range(own.Lo, own.Hi)
 			if err := r.DP.ReduceScatter(r.on(ctx, s.Name, s.Range), dst, src, s.Bounds, kernels.Sum); err != nil {
 				return err
@@ -122,25 +122,25 @@ func (r *replicated) Finish(ctx context.Context) error {
 	return r.DP.AllReduce(r.on(ctx, trace.Loss, shard.Range{Hi: 1}), r.loss.Acc(), kernels.Sum)
 }
 
-// Pieces binds the owned ranges to the accumulator as it stands.
-func (r *replicated) Pieces() []Piece {
-	r.pieces = r.pieces[:0]
+// Shards binds the owned ranges to the accumulator as it stands.
+func (r *replicated) Shards() []Shard {
+	r.updates = r.updates[:0]
 	off := 0
 	for _, own := range r.owned {
 		at := shard.Range{Lo: off, Hi: off + own.Len()}
-		r.pieces.add(own, r.weights.Range(own.Lo, own.Hi), r.grads.Acc().Range(own.Lo, own.Hi), r.moments, at)
+		r.updates.add(own, r.weights.Range(own.Lo, own.Hi), r.grads.Acc().Range(own.Lo, own.Hi), r.moments, at)
 		off = at.Hi
 	}
-	return r.pieces
+	return r.updates
 }
 
 // Squares is what this rank owns, or its even share where all own everything.
-func (r *replicated) Squares() []Piece {
-	if r.segs[0].Bounds != nil {
-		return r.Pieces()
+func (r *replicated) Squares() []Shard {
+	if r.buckets[0].Bounds != nil {
+		return r.Shards()
 	}
 	x := shard.Part{Index: r.DP.Rank(), Size: r.DP.Size()}.Of(r.layout.Owned)
-	r.squares[0] = Piece{Range: x, G: r.grads.Acc().Range(x.Lo, x.Hi)}
+	r.squares[0] = Shard{Range: x, G: r.grads.Acc().Range(x.Lo, x.Hi)}
 	return r.squares[:]
 }
 
@@ -154,8 +154,8 @@ func (r *replicated) Tied(head bool) (grads, weights []kernels.Tensor) {
 		weights = []kernels.Tensor{r.weights.Range(x.Lo, x.Hi)}
 	}
 	if r.scatter {
-		for i := range r.segs {
-			if s := &r.segs[i]; s.Source == head {
+		for i := range r.buckets {
+			if s := &r.buckets[i]; s.Source == head {
 				x = x.Intersect(s.Own(r.DP.Rank()))
 				break
 			}
@@ -165,11 +165,11 @@ func (r *replicated) Tied(head bool) (grads, weights []kernels.Tensor) {
 }
 
 func (r *replicated) Publish(ctx context.Context) error {
-	if r.segs[0].Bounds == nil {
+	if r.buckets[0].Bounds == nil {
 		return nil
 	}
-	for i := range r.segs {
-		s := &r.segs[i]
+	for i := range r.buckets {
+		s := &r.buckets[i]
 		if s.Source {
 			continue
 		}
@@ -196,9 +196,9 @@ func owner(bounds []int) int {
 	return i
 }
 
-func (r *replicated) State() []Piece { return r.wholeWeights() }
+func (r *replicated) Weights() []Shard { return r.wholeWeights() }
 
-func (r *replicated) Replicated() (weights, moments bool) { return true, r.segs[0].Bounds == nil }
+func (r *replicated) Replicated() (weights, moments bool) { return true, r.buckets[0].Bounds == nil }
 
 func (r *replicated) Spans() map[string]kernels.Tensor {
 	return spans(r.weights, r.grads, r.moments)

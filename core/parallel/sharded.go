@@ -19,9 +19,9 @@ import (
 // Stage 3 also shards the weights (gather.go).
 type sharded struct {
 	*base
-	shards *Counter         // own elements of every segment, one after another
-	off    []int            // where each segment's own elements start
-	within [][]int          // by unit: the segments that lie in it
+	shards *Counter         // own elements of every bucket, one after another
+	off    []int            // where each bucket's own elements start
+	within [][]int          // by unit: the buckets that lie in it
 	full   kernels.Tensor   // full gradient where a worker has several micro-batches
 	unitG  []kernels.Tensor // full gradient of each unit that is in its backward pass
 	gather *gather          // stage 3
@@ -30,9 +30,9 @@ type sharded struct {
 func newSharded(b *base) (*sharded, error) {
 	s := &sharded{base: b, unitG: make([]kernels.Tensor, len(b.layout.Units))}
 	n := 0
-	for i := range b.segs {
+	for i := range b.buckets {
 		s.off = append(s.off, n)
-		n += b.segs[i].Own(b.DP.Rank()).Len()
+		n += b.buckets[i].Own(b.DP.Rank()).Len()
 	}
 	for u := range b.layout.Units {
 		s.within = append(s.within, b.inUnit(u))
@@ -62,16 +62,16 @@ func newSharded(b *base) (*sharded, error) {
 	return s, b.allocMoments()
 }
 
-// at is where segment i's own elements lie in a buffer of shards.
+// at is where bucket i's own elements lie in a buffer of shards.
 func (s *sharded) at(i int) shard.Range {
-	return shard.Range{Lo: s.off[i], Hi: s.off[i] + s.segs[i].Own(s.DP.Rank()).Len()}
+	return shard.Range{Lo: s.off[i], Hi: s.off[i] + s.buckets[i].Own(s.DP.Rank()).Len()}
 }
 
-// inUnit lists the segments that lie in unit u.
+// inUnit lists the buckets that lie in unit u.
 func (b *base) inUnit(u int) []int {
 	var out []int
-	for i := range b.segs {
-		if b.segs[i].Unit == u {
+	for i := range b.buckets {
+		if b.buckets[i].Unit == u {
 			out = append(out, i)
 		}
 	}
@@ -85,7 +85,7 @@ func (s *sharded) Init(ctx context.Context, fill func(*model.Param, shard.Range,
 	return s.initWeights(ctx, fill)
 }
 
-func (s *sharded) BeginWorker(it *Item) {
+func (s *sharded) BeginWorker(mb *MicroBatch) {
 	s.shards.Start(true) // an absent worker sends -0 and needs no flag
 	s.loss.Start(true)
 	s.Model.BindLoss(s.loss.Acc())
@@ -101,18 +101,18 @@ func (s *sharded) BeginWorker(it *Item) {
 }
 
 // EndWorker reduces the round's loss and closes the round.
-func (s *sharded) EndWorker(ctx context.Context, it *Item) error {
+func (s *sharded) EndWorker(ctx context.Context, mb *MicroBatch) error {
 	if s.Model.Part().Last {
-		if !it.Present {
+		if !mb.Present {
 			s.be.Fill(s.loss.Acc(), math.Copysign(0, -1))
 		}
 		if err := s.DP.AllReduce(s.on(ctx, trace.Loss, shard.Range{Hi: 1}), s.loss.Acc(), kernels.Sum); err != nil {
 			return err
 		}
 	}
-	s.loss.Fold(shard.Range{Hi: 1}, it.Index)
-	s.loss.End(it.Index)
-	s.shards.End(it.Index)
+	s.loss.Fold(shard.Range{Hi: 1}, mb.Index)
+	s.loss.End(mb.Index)
+	s.shards.End(mb.Index)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *sharded) After(ctx context.Context, u int, ph model.Phase) error {
 			return err
 		}
 	}
-	if ph == model.Forward || !s.item.EndsWorker {
+	if ph == model.Forward || !s.mb.EndsWorker {
 		return nil
 	}
 	if err := s.leaf(u, s.unitG[u]); err != nil {
@@ -154,17 +154,17 @@ func (s *sharded) After(ctx context.Context, u int, ph model.Phase) error {
 // folds earlier rounds in; the full gradient is given back.
 func (s *sharded) scatter(ctx context.Context, u int) error {
 	g, lo := s.unitG[u], s.layout.Units[u].Lo
-	if !s.item.Present {
+	if !s.mb.Present {
 		s.be.Fill(g, math.Copysign(0, -1))
 	}
 	s.Evidence.Record(trace.Event{Kind: trace.KindIssue, Step: s.step, Unit: s.layout.Units[u].Name})
 	for _, i := range s.within[u] {
-		seg, at := &s.segs[i], s.at(i)
-		src, dst := g.Range(seg.Lo-lo, seg.Hi-lo), s.shards.Acc().Range(at.Lo, at.Hi)
-		if err := s.DP.ReduceScatter(s.on(ctx, seg.Name, seg.Range), dst, src, seg.Bounds, kernels.Sum); err != nil {
+		bucket, at := &s.buckets[i], s.at(i)
+		src, dst := g.Range(bucket.Lo-lo, bucket.Hi-lo), s.shards.Acc().Range(at.Lo, at.Hi)
+		if err := s.DP.ReduceScatter(s.on(ctx, bucket.Name, bucket.Range), dst, src, bucket.Bounds, kernels.Sum); err != nil {
 			return err
 		}
-		s.shards.Fold(at, s.item.Index)
+		s.shards.Fold(at, s.mb.Index)
 	}
 	if s.full.Absent() {
 		s.Meter.Return(g)
@@ -177,29 +177,29 @@ func (s *sharded) scatter(ctx context.Context, u int) error {
 // Finish has nothing left to do: every round was reduced as it ended.
 func (s *sharded) Finish(context.Context) error { return s.Queue.Wait() }
 
-func (s *sharded) Pieces() []Piece {
-	s.pieces = s.pieces[:0]
-	for i := range s.segs {
-		own, at := s.segs[i].Own(s.DP.Rank()), s.at(i)
-		if s.segs[i].Source || own.Empty() {
+func (s *sharded) Shards() []Shard {
+	s.updates = s.updates[:0]
+	for i := range s.buckets {
+		own, at := s.buckets[i].Own(s.DP.Rank()), s.at(i)
+		if s.buckets[i].Source || own.Empty() {
 			continue
 		}
-		s.pieces.add(own, s.weightAt(i), s.shards.Acc().Range(at.Lo, at.Hi), s.moments, at)
+		s.updates.add(own, s.weightAt(i), s.shards.Acc().Range(at.Lo, at.Hi), s.moments, at)
 	}
-	return s.pieces
+	return s.updates
 }
 
-// weightAt is where segment i's own weights lie.
+// weightAt is where bucket i's own weights lie.
 func (s *sharded) weightAt(i int) kernels.Tensor {
 	if s.gather != nil {
 		at := s.at(i)
 		return s.gather.shard.Range(at.Lo, at.Hi)
 	}
-	own := s.segs[i].Own(s.DP.Rank())
+	own := s.buckets[i].Own(s.DP.Rank())
 	return s.weights.Range(own.Lo, own.Hi)
 }
 
-func (s *sharded) Squares() []Piece { return s.Pieces() }
+func (s *sharded) Squares() []Shard { return s.Shards() }
 
 func (s *sharded) Tied(head bool) (grads, weights []kernels.Tensor) {
 	u := 0
@@ -209,7 +209,7 @@ func (s *sharded) Tied(head bool) (grads, weights []kernels.Tensor) {
 	for _, i := range s.within[u] {
 		at := s.at(i)
 		grads = append(grads, s.shards.Acc().Range(at.Lo, at.Hi))
-		if s.gather != nil && s.segs[i].Hi <= s.layout.Weights {
+		if s.gather != nil && s.buckets[i].Hi <= s.layout.Weights {
 			weights = append(weights, s.weightAt(i))
 		}
 	}
@@ -223,26 +223,26 @@ func (s *sharded) Publish(ctx context.Context) error {
 	if s.gather != nil {
 		return nil // gathered before the next use
 	}
-	for i := range s.segs {
-		seg := &s.segs[i]
-		if seg.Source {
+	for i := range s.buckets {
+		bucket := &s.buckets[i]
+		if bucket.Source {
 			continue
 		}
-		if err := s.DP.AllGather(s.on(ctx, seg.Name, seg.Range), s.weights.Range(seg.Lo, seg.Hi), s.weightAt(i), seg.Bounds); err != nil {
+		if err := s.DP.AllGather(s.on(ctx, bucket.Name, bucket.Range), s.weights.Range(bucket.Lo, bucket.Hi), s.weightAt(i), bucket.Bounds); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *sharded) State() []Piece {
+func (s *sharded) Weights() []Shard {
 	if s.gather == nil {
 		return s.wholeWeights()
 	}
-	var out []Piece
-	for i := range s.segs {
-		if own := s.segs[i].Own(s.DP.Rank()); s.segs[i].Hi <= s.layout.Weights && !own.Empty() {
-			out = append(out, Piece{Range: own, W: s.weightAt(i)})
+	var out []Shard
+	for i := range s.buckets {
+		if own := s.buckets[i].Own(s.DP.Rank()); s.buckets[i].Hi <= s.layout.Weights && !own.Empty() {
+			out = append(out, Shard{Range: own, W: s.weightAt(i)})
 		}
 	}
 	return out

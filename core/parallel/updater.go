@@ -19,42 +19,42 @@ import (
 // Updater owns the weights, gradients and moments of one model part over the
 // data-parallel ranks. The order of calls in a step is Begin; per worker
 // BeginWorker before its first backward pass and EndWorker after its last, and
-// Enter before every pass; then Finish, the optimizer on Pieces, Publish.
+// Enter before every pass; then Finish, the optimizer on Shards, Publish.
 type Updater interface {
 	model.Hooks
 	// Init makes the initial weights: each rank builds what it holds by fill;
 	// where weights are replicated rank 0 of the group broadcasts its own.
 	Init(ctx context.Context, fill func(p *model.Param, local shard.Range, dst kernels.Tensor)) error
 	Begin(step int)
-	BeginWorker(it *Item)
-	Enter(it *Item)
-	EndWorker(ctx context.Context, it *Item) error
+	BeginWorker(mb *MicroBatch)
+	Enter(mb *MicroBatch)
+	EndWorker(ctx context.Context, mb *MicroBatch) error
 	// Finish completes the reductions over data-parallel ranks.
 	Finish(ctx context.Context) error
 	// Loss is the summed loss of the global batch after Finish (last stage).
 	Loss() kernels.Tensor
-	// Pieces are what this rank updates. The list is valid until the next call.
-	Pieces() []Piece
-	// Squares are the pieces whose squares this rank adds to the global norm; they
-	// may share the list of Pieces.
-	Squares() []Piece
-	// Tied gives the pieces of the embedding's (head false) or the tied head's
+	// Shards are what this rank updates. The list is valid until the next call.
+	Shards() []Shard
+	// Squares are the shards whose squares this rank adds to the global norm; they
+	// may share the list of Shards.
+	Squares() []Shard
+	// Tied gives the shards of the embedding's (head false) or the tied head's
 	// gradient and, after Publish, weights that this rank holds; the two lists
 	// have equal lengths, on whichever ranks they are.
 	Tied(head bool) (grads, weights []kernels.Tensor)
 	// Publish brings the updated weights to every rank that holds them.
 	Publish(ctx context.Context) error
-	// State lists the weights at rest.
-	State() []Piece
-	// Replicated says whether data-parallel ranks hold equal State, and equal
+	// Weights lists the weights at rest.
+	Weights() []Shard
+	// Replicated says whether data-parallel ranks hold equal Weights, and equal
 	// moments.
 	Replicated() (weights, moments bool)
 	// Spans names the buffers that no other rank may share.
 	Spans() map[string]kernels.Tensor
 }
 
-// Piece is a range of the rank's flat layout with the tensors that hold it.
-type Piece struct {
+// Shard is a range of the rank's flat layout with the tensors that hold it.
+type Shard struct {
 	shard.Range
 	W, G kernels.Tensor
 	M    []kernels.Tensor
@@ -73,8 +73,8 @@ type Setup struct {
 	// Poison fills released weights with NaN.
 	Poison bool
 	Queue  *comm.Queue // runs Overlap's operations
-	// Cut changes how the layout is cut; nil leaves it as Segments has it.
-	Cut func([]Segment) []Segment
+	// Cut changes how the layout is cut; nil leaves it as Buckets has it.
+	Cut func([]Bucket) []Bucket
 }
 
 // New makes the updater of the plan's ZeRO stage.
@@ -85,11 +85,11 @@ func New(s Setup) (Updater, error) {
 	if b.loss, err = NewCounter(s.Meter, names.MemOther, 1, n); err != nil {
 		return nil, err
 	}
-	if b.segs, err = Segments(s.Plan, s.Model.Config(), b.layout); err != nil {
+	if b.buckets, err = Buckets(s.Plan, s.Model.Config(), b.layout); err != nil {
 		return nil, err
 	}
 	if s.Cut != nil {
-		b.segs = s.Cut(b.segs)
+		b.buckets = s.Cut(b.buckets)
 	}
 	if s.Plan.Zero >= 2 {
 		return newSharded(b)
@@ -103,52 +103,52 @@ type base struct {
 	be      kernels.Backend
 	layout  *model.Layout
 	workers int
-	segs    []Segment // of the owned range, then of the head source
+	buckets []Bucket // of the owned range, then of the head source
 	loss    *Counter
 	step    int
-	item    *Item
+	mb      *MicroBatch
 	labels  comm.Labels // of operations on DP
-	pieces  pieceList
+	updates shardList
 	weights kernels.Tensor   // all of the layout's, but for stage 3
-	moments []kernels.Tensor // of the own elements of all segments, one after another
+	moments []kernels.Tensor // of the own elements of all buckets, one after another
 }
 
-// pieceList is a list of pieces that is made again and again in place: where a
-// piece's gradient lies may change from step to step.
-type pieceList []Piece
+// shardList is a list of shards that is made again and again in place: where a
+// shard's gradient lies may change from step to step.
+type shardList []Shard
 
-// add appends a piece whose moments lie at at in each of moments.
-func (l *pieceList) add(own shard.Range, w, g kernels.Tensor, moments []kernels.Tensor, at shard.Range) {
+// add appends a shard whose moments lie at at in each of moments.
+func (l *shardList) add(own shard.Range, w, g kernels.Tensor, moments []kernels.Tensor, at shard.Range) {
 	n := len(*l)
 	if n == cap(*l) {
-		*l = append(*l, Piece{})
+		*l = append(*l, Shard{})
 	}
 	*l = (*l)[:n+1]
 	p := &(*l)[n]
-	*p = Piece{Range: own, W: w, G: g, M: p.M[:0]}
+	*p = Shard{Range: own, W: w, G: g, M: p.M[:0]}
 	for _, m := range moments {
 		p.M = append(p.M, m.Range(at.Lo, at.Hi))
 	}
 }
 
 func (b *base) Begin(step int)       { b.step = step }
-func (b *base) Enter(it *Item)       { b.item = it }
+func (b *base) Enter(mb *MicroBatch) { b.mb = mb }
 func (b *base) Loss() kernels.Tensor { return b.loss.Acc() }
 
 // leaf records that the current worker's gradient of unit u is complete and
 // enters the sum over workers.
 func (b *base) leaf(u int, grad kernels.Tensor) error {
-	if !b.item.Present {
+	if !b.mb.Present {
 		return nil
 	}
-	b.Evidence.Record(trace.Event{Kind: trace.KindLeaf, Step: b.step, Unit: b.layout.Units[u].Name, Worker: b.item.Worker})
+	b.Evidence.Record(trace.Event{Kind: trace.KindLeaf, Step: b.step, Unit: b.layout.Units[u].Name, Worker: b.mb.Worker})
 	if !b.Workers {
 		return nil
 	}
 	// A worker's gradient exists on one data-parallel rank only: it counts there.
 	ev := *b.Evidence
 	ev.Once, ev.Capture = true, false
-	return ev.Digests(trace.Event{Step: b.step, What: trace.WorkerGrad, Worker: b.item.Worker}, grad, b.layout.Units[u].Range)
+	return ev.Digests(trace.Event{Step: b.step, What: trace.WorkerGrad, Worker: b.mb.Worker}, grad, b.layout.Units[u].Range)
 }
 
 // on labels an operation on DP that moves elements r.
@@ -207,8 +207,8 @@ func (b *base) initWeights(ctx context.Context, fill func(*model.Param, shard.Ra
 }
 
 // wholeWeights is State where every rank holds all weights.
-func (b *base) wholeWeights() []Piece {
-	return []Piece{{Range: shard.Range{Hi: b.layout.Weights}, W: b.weights}}
+func (b *base) wholeWeights() []Shard {
+	return []Shard{{Range: shard.Range{Hi: b.layout.Weights}, W: b.weights}}
 }
 
 // unit is what a flat buffer holds of unit u.
@@ -229,4 +229,4 @@ func (b *base) held() []int {
 }
 
 // holding is what this rank holds.
-func (b *base) holding() Holding { return Hold(b.segs, b.layout, b.Plan.Zero, b.DP.Rank()) }
+func (b *base) holding() Holding { return Hold(b.buckets, b.layout, b.Plan.Zero, b.DP.Rank()) }

@@ -21,7 +21,7 @@ type chunk struct {
 	r     *rank
 	model *model.Model
 	ev    parallel.Evidence
-	prev  []kernels.Tensor // weights of the pieces before a step, where changes are recorded
+	prev  []kernels.Tensor // weights of the shards before a step, where changes are recorded
 	free  []*model.Acts    // activations of no micro-batch
 	held  map[int]*model.Acts
 	edges []kernels.Tensor // buffers between stages that are not in use
@@ -111,9 +111,9 @@ func (c *chunk) Begin(step int) {
 }
 
 // Enter says which micro-batch the next pass belongs to.
-func (c *chunk) Enter(it *parallel.Item) {
-	c.at.worker, c.at.micro = it.Worker, it.Micro
-	c.Updater.Enter(it)
+func (c *chunk) Enter(mb *parallel.MicroBatch) {
+	c.at.worker, c.at.micro = mb.Worker, mb.Micro
+	c.Updater.Enter(mb)
 }
 
 // tap records the digest of an activation or its gradient: columns cols of a
@@ -127,34 +127,34 @@ func (c *chunk) tap(u int, ph model.Phase, name string, x kernels.Tensor, cols s
 
 // forward runs a micro-batch forward over a, which a stage without the embedding
 // has received its input into.
-func (c *chunk) forward(ctx context.Context, it *parallel.Item, a *model.Acts) error {
-	if _, twice := c.held[it.Micro]; twice {
-		return fmt.Errorf("forward of micro-batch %d: its activations are here already", it.Micro)
+func (c *chunk) forward(ctx context.Context, mb *parallel.MicroBatch, a *model.Acts) error {
+	if _, twice := c.held[mb.Micro]; twice {
+		return fmt.Errorf("forward of micro-batch %d: its activations are here already", mb.Micro)
 	}
-	c.held[it.Micro] = a
+	c.held[mb.Micro] = a
 	c.r.live(c.at.step)
-	c.Enter(it)
-	return c.model.Forward(ctx, a, it.Batch)
+	c.Enter(mb)
+	return c.model.Forward(ctx, a, mb.Batch)
 }
 
 // backward runs a micro-batch backward and frees its activations. dout is the
 // gradient of its output, dx that of its input.
-func (c *chunk) backward(ctx context.Context, it *parallel.Item, first bool, dout kernels.Tensor) (dx kernels.Tensor, err error) {
-	a, ok := c.held[it.Micro]
+func (c *chunk) backward(ctx context.Context, mb *parallel.MicroBatch, first bool, dout kernels.Tensor) (dx kernels.Tensor, err error) {
+	a, ok := c.held[mb.Micro]
 	if !ok {
-		return dx, fmt.Errorf("backward of micro-batch %d: its activations are not here", it.Micro)
+		return dx, fmt.Errorf("backward of micro-batch %d: its activations are not here", mb.Micro)
 	}
 	if first {
-		c.BeginWorker(it)
+		c.BeginWorker(mb)
 	}
-	c.Enter(it)
+	c.Enter(mb)
 	if dx, err = c.model.Backward(ctx, a, dout); err != nil {
 		return dx, err
 	}
-	delete(c.held, it.Micro)
+	delete(c.held, mb.Micro)
 	c.free = append(c.free, a)
-	if it.EndsWorker {
-		return dx, c.EndWorker(ctx, it)
+	if mb.EndsWorker {
+		return dx, c.EndWorker(ctx, mb)
 	}
 	return dx, nil
 }
@@ -169,10 +169,10 @@ func (c *chunk) acts() (*model.Acts, error) {
 	return c.model.NewActs(c.r.meter.For(names.MemActivations), c.r.seqs)
 }
 
-// apply takes the optimizer's step on every piece, one call per run of equal
+// apply takes the optimizer's step on every shard, one call per run of equal
 // decay rule.
 func (c *chunk) apply(s optim.Step) {
-	for _, p := range c.Pieces() {
+	for _, p := range c.Shards() {
 		var run shard.Range
 		decays := false
 		flush := func() {
@@ -211,11 +211,11 @@ func (c *chunk) squares(sum *kernels.SquareSum) {
 	}
 }
 
-// keepWeights copies the weights of the pieces, where changes are recorded.
+// keepWeights copies the weights of the shards, where changes are recorded.
 func (c *chunk) keepWeights() error {
-	pieces := c.Pieces()
+	shards := c.Shards()
 	if c.prev == nil {
-		for _, p := range pieces {
+		for _, p := range shards {
 			t, err := c.r.meter.Alloc(names.MemEvidence, p.Len())
 			if err != nil {
 				return err
@@ -223,7 +223,7 @@ func (c *chunk) keepWeights() error {
 			c.prev = append(c.prev, t)
 		}
 	}
-	for i, p := range pieces {
+	for i, p := range shards {
 		c.r.be.Copy(c.prev[i], p.W)
 	}
 	return nil
@@ -233,7 +233,7 @@ func (c *chunk) keepWeights() error {
 // owns the weights alone and others wait for them, what it made of them.
 func (c *chunk) recordUpdate(step int) error {
 	weights, replicated := c.Replicated()
-	for i, p := range c.Pieces() {
+	for i, p := range c.Shards() {
 		c.evidence(replicated).Changed(step, p.W, c.prev[i], p.Range)
 		if !weights || replicated {
 			continue

@@ -29,9 +29,9 @@ type Hooks struct {
 	Source func(rank int, s Source) Source
 	// Schedule changes the pipeline schedule that rank follows.
 	Schedule func(rank int, s schedule.Schedule) schedule.Schedule
-	// Segments changes how rank cuts the state of each of its model parts over
+	// Buckets changes how rank cuts the state of each of its model parts over
 	// the data-parallel ranks.
-	Segments func(rank int, segs []parallel.Segment) []parallel.Segment
+	Buckets func(rank int, buckets []parallel.Bucket) []parallel.Bucket
 	// Updater decorates the owner of each of rank's model parts.
 	Updater func(rank int, u parallel.Updater) parallel.Updater
 	// Counter changes how many optimizer steps rank believes to have taken,

@@ -17,7 +17,7 @@ import (
 type stage struct {
 	r       *rank
 	actions []schedule.Action
-	items   []parallel.Item
+	micros  []parallel.MicroBatch
 	// acts holds inputs that have arrived, until the forward pass takes them.
 	acts map[[2]int]*model.Acts
 	// grads holds output gradients that have arrived, and input gradients that
@@ -50,13 +50,13 @@ func (r *rank) newStage() (*stage, error) {
 }
 
 // step runs the micro-batches.
-func (s *stage) step(ctx context.Context, items []parallel.Item) error {
-	s.items = items
+func (s *stage) step(ctx context.Context, micros []parallel.MicroBatch) error {
+	s.micros = micros
 	clear(s.acts)
 	clear(s.grads)
 	for _, a := range s.actions {
-		if a.Micro < 0 || a.Micro >= len(items) || a.Chunk < 0 || a.Chunk >= len(s.r.chunks) {
-			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(items), len(s.r.chunks))
+		if a.Micro < 0 || a.Micro >= len(micros) || a.Chunk < 0 || a.Chunk >= len(s.r.chunks) {
+			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(micros), len(s.r.chunks))
 		}
 		if err := s.run(ctx, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
@@ -69,7 +69,7 @@ func (s *stage) step(ctx context.Context, items []parallel.Item) error {
 }
 
 func (s *stage) run(ctx context.Context, a schedule.Action) error {
-	c, it := s.r.chunks[a.Chunk], &s.items[a.Micro]
+	c, mb := s.r.chunks[a.Chunk], &s.micros[a.Micro]
 	key := [2]int{a.Chunk, a.Micro}
 	switch a.Kind {
 	case schedule.RecvForward:
@@ -78,13 +78,13 @@ func (s *stage) run(ctx context.Context, a schedule.Action) error {
 			return err
 		}
 		s.acts[key] = acts
-		return s.receive(ctx, a, c.model.In(acts, it.Batch.Seqs))
+		return s.receive(ctx, a, c.model.In(acts, mb.Batch.Seqs))
 	case schedule.Forward:
 		acts, err := s.input(c, key)
 		if err != nil {
 			return err
 		}
-		return c.forward(ctx, it, acts)
+		return c.forward(ctx, mb, acts)
 	case schedule.SendForward:
 		acts, ok := c.held[a.Micro]
 		if !ok {
@@ -92,7 +92,7 @@ func (s *stage) run(ctx context.Context, a schedule.Action) error {
 		}
 		return s.send(ctx, a, acts.Out())
 	case schedule.RecvBackward:
-		g, err := c.boundary(it)
+		g, err := c.boundary(mb)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *stage) run(ctx context.Context, a schedule.Action) error {
 	return fmt.Errorf("unknown action")
 }
 
-func beginsWorker(items []parallel.Item, i int) bool { return i == 0 || items[i-1].EndsWorker }
+func beginsWorker(micros []parallel.MicroBatch, i int) bool { return i == 0 || micros[i-1].EndsWorker }
 
 // input takes the activations that the input was received into; the first
 // virtual stage starts with empty ones.
@@ -123,13 +123,13 @@ func (s *stage) input(c *chunk, key [2]int) (*model.Acts, error) {
 }
 
 func (s *stage) backward(ctx context.Context, c *chunk, a schedule.Action) error {
-	it, key := &s.items[a.Micro], [3]int{arriving, a.Chunk, a.Micro}
+	mb, key := &s.micros[a.Micro], [3]int{arriving, a.Chunk, a.Micro}
 	dout, ok := s.grads[key]
 	if !ok && !c.model.Part().Last {
 		return fmt.Errorf("the gradient of its output has not been received")
 	}
 	delete(s.grads, key)
-	dx, err := c.backward(ctx, it, beginsWorker(s.items, a.Micro), dout)
+	dx, err := c.backward(ctx, mb, beginsWorker(s.micros, a.Micro), dout)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *stage) backward(ctx context.Context, c *chunk, a schedule.Action) error
 		return nil
 	}
 	// The pass's scratch is reused before the schedule sends: keep a copy.
-	g, err := c.boundary(it)
+	g, err := c.boundary(mb)
 	if err != nil {
 		return err
 	}
@@ -161,8 +161,8 @@ func (s *stage) sendGrad(ctx context.Context, c *chunk, a schedule.Action) error
 }
 
 // boundary takes a buffer for the micro-batch's activations between stages.
-func (c *chunk) boundary(it *parallel.Item) (kernels.Tensor, error) {
-	rows, cols := it.Batch.Seqs*c.r.cfg.Model.SeqLen, c.r.cfg.Model.Hidden
+func (c *chunk) boundary(mb *parallel.MicroBatch) (kernels.Tensor, error) {
+	rows, cols := mb.Batch.Seqs*c.r.cfg.Model.SeqLen, c.r.cfg.Model.Hidden
 	if n := len(c.edges); n > 0 {
 		t := c.edges[n-1]
 		c.edges = c.edges[:n-1]

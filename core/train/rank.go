@@ -141,11 +141,11 @@ func (r *rank) decorate(set *data.Set) (err error) {
 }
 
 // cut is the run's change of how this rank's state is cut, nil for none.
-func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
-	if r.hooks.Segments == nil {
+func (r *rank) cut() func([]parallel.Bucket) []parallel.Bucket {
+	if r.hooks.Buckets == nil {
 		return nil
 	}
-	return func(s []parallel.Segment) []parallel.Segment { return r.hooks.Segments(r.id, s) }
+	return func(s []parallel.Bucket) []parallel.Bucket { return r.hooks.Buckets(r.id, s) }
 }
 
 // start makes the initial weights and proves that all replicas have them.
@@ -183,17 +183,17 @@ func (r *rank) step(ctx context.Context, step int) error {
 		c.Begin(step)
 	}
 	workers := r.cfg.Plan.Workers(r.cfg.Model)
-	items := r.cutter.Cut(func(w int) ([]data.Sequence, []int64) {
+	micros := r.cutter.Cut(func(w int) ([]data.Sequence, []int64) {
 		return r.source.Sequences(step, w, workers)
 	})
-	n, err := r.countTokens(ctx, step, items)
+	n, err := r.countTokens(ctx, step, micros)
 	if err != nil {
 		return err
 	}
-	for i := range items {
-		items[i].Batch.InvN = 1 / float64(n)
+	for i := range micros {
+		micros[i].Batch.InvN = 1 / float64(n)
 	}
-	if err := r.stage.step(ctx, items); err != nil {
+	if err := r.stage.step(ctx, micros); err != nil {
 		return err
 	}
 	if err := r.finish(ctx, step, n); err != nil {
@@ -214,15 +214,15 @@ func (r *rank) step(ctx context.Context, step int) error {
 
 // countTokens records the rank's data and agrees on the valid tokens of the
 // global batch, before the first backward pass needs them.
-func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item) (int64, error) {
+func (r *rank) countTokens(ctx context.Context, step int, micros []parallel.MicroBatch) (int64, error) {
 	var sum int64
-	for i := range items {
-		it := &items[i]
-		if it.Batch.Seqs > r.seqs {
-			return 0, fmt.Errorf("micro-batch %d of worker %d has %d sequences: the plan allows %d", it.Micro, it.Worker, it.Batch.Seqs, r.seqs)
+	for i := range micros {
+		mb := &micros[i]
+		if mb.Batch.Seqs > r.seqs {
+			return 0, fmt.Errorf("micro-batch %d of worker %d has %d sequences: the plan allows %d", mb.Micro, mb.Worker, mb.Batch.Seqs, r.seqs)
 		}
-		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: it.Worker, Micro: it.Micro, IDs: it.IDs, Count: it.Valid})
-		sum += it.Valid
+		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: mb.Worker, Micro: mb.Micro, IDs: mb.IDs, Count: mb.Valid})
+		sum += mb.Valid
 	}
 	n := r.tokens[:]
 	n[0] = uint64(sum)
@@ -307,7 +307,7 @@ func (r *rank) recordGrads(step int) error {
 	}
 	for _, c := range r.chunks {
 		_, moments := c.Replicated() // the reduced gradient is replicated where the moments are
-		for _, p := range c.Pieces() {
+		for _, p := range c.Shards() {
 			if err := c.evidence(moments).Digests(trace.Event{Step: step, What: trace.Grad}, p.G, p.Range); err != nil {
 				return err
 			}

@@ -23,12 +23,12 @@ func (r *rank) held(yield func(held) bool) {
 	moments := r.opt.Moments()
 	for _, c := range r.chunks {
 		weights, replicated := c.Replicated()
-		for _, p := range c.State() {
+		for _, p := range c.Weights() {
 			if !yield(held{p.Range, c, trace.Weight, p.W, weights}) {
 				return
 			}
 		}
-		for _, p := range c.Pieces() {
+		for _, p := range c.Shards() {
 			for i, name := range moments {
 				if !yield(held{p.Range, c, name, p.M[i], replicated}) {
 					return

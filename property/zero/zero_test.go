@@ -43,27 +43,27 @@ var _ = Describe("ZeRO", Label("C-ZERO-001"), func() {
 			at := p.Dims().Coord(rapid.IntRange(0, p.World()-1).Draw(t, "rank"))
 			for _, part := range p.Parts(c.Model, at) {
 				l := model.NewLayout(c.Model, part)
-				segs, err := parallel.Segments(p, c.Model, &l)
+				buckets, err := parallel.Buckets(p, c.Model, &l)
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkOwners(t, p, &l, segs)
+				checkOwners(t, p, &l, buckets)
 			}
 		})
 	})
 })
 
-// checkOwners holds the segments against the layout: they cover what has a
+// checkOwners holds the buckets against the layout: they cover what has a
 // state in order, ranks ascend within each, and flat shards are even.
-func checkOwners(t *rapid.T, p plan.Plan, l *model.Layout, segs []parallel.Segment) {
+func checkOwners(t *rapid.T, p plan.Plan, l *model.Layout, buckets []parallel.Bucket) {
 	next := 0
-	for i := range segs {
-		s := &segs[i]
+	for i := range buckets {
+		s := &buckets[i]
 		if s.Source {
 			continue
 		}
 		if s.Lo != next {
-			t.Fatalf("%s: segment %s starts at %d, the one before it ends at %d", p, s.Name, s.Lo, next)
+			t.Fatalf("%s: bucket %s starts at %d, the one before it ends at %d", p, s.Name, s.Lo, next)
 		}
 		next = s.Hi
 		at, owners := s.Lo, 0
@@ -81,10 +81,10 @@ func checkOwners(t *rapid.T, p plan.Plan, l *model.Layout, segs []parallel.Segme
 			}
 		}
 		if at != s.Hi || p.Shard != plan.ShardFlat && owners != 1 {
-			t.Fatalf("%s: segment %s ends at %d, its owners at %d; %d ranks own a part", p, s.Name, s.Hi, at, owners)
+			t.Fatalf("%s: bucket %s ends at %d, its owners at %d; %d ranks own a part", p, s.Name, s.Hi, at, owners)
 		}
 	}
 	if next != l.Owned {
-		t.Fatalf("%s: segments end at %d, elements with a state at %d", p, next, l.Owned)
+		t.Fatalf("%s: buckets end at %d, elements with a state at %d", p, next, l.Owned)
 	}
 }

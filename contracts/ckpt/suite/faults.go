@@ -30,8 +30,8 @@ func (s *starting) Begin(step int) {
 func dropMoments() fault.Fault {
 	return fault.OnUpdater(fault.Every, func(be kernels.Backend, u parallel.Updater) parallel.Updater {
 		return &starting{u, func() {
-			for _, piece := range u.Pieces() {
-				for _, m := range piece.M {
+			for _, held := range u.Shards() {
+				for _, m := range held.M {
 					be.Fill(m, 0)
 				}
 			}

@@ -93,29 +93,29 @@ func lateReductions() fault.Fault {
 // micro-batch before its backward pass is over.
 type late struct {
 	parallel.Updater
-	item  *parallel.Item
+	mb    *parallel.MicroBatch
 	units []int // whose backward pass is done, in that order
-	last  *parallel.Item
+	last  *parallel.MicroBatch
 }
 
-func (l *late) Enter(it *parallel.Item) {
-	l.item = it
-	l.Updater.Enter(it)
+func (l *late) Enter(mb *parallel.MicroBatch) {
+	l.mb = mb
+	l.Updater.Enter(mb)
 }
 
 func (l *late) After(ctx context.Context, unit int, ph model.Phase) error {
-	if ph == model.Forward || !l.item.EndsStep {
+	if ph == model.Forward || !l.mb.EndsStep {
 		return l.Updater.After(ctx, unit, ph)
 	}
 	l.units = append(l.units, unit)
 	return nil
 }
 
-func (l *late) EndWorker(ctx context.Context, it *parallel.Item) error {
-	if !it.EndsStep {
-		return l.Updater.EndWorker(ctx, it)
+func (l *late) EndWorker(ctx context.Context, mb *parallel.MicroBatch) error {
+	if !mb.EndsStep {
+		return l.Updater.EndWorker(ctx, mb)
 	}
-	l.last = it
+	l.last = mb
 	return nil
 }
 

@@ -90,20 +90,20 @@ func releaseEarly(rank, n int) fault.Fault {
 	})
 }
 
-// cut changes how ranks cut their state, segment by segment.
-func cut(change func(rank int, s *parallel.Segment)) fault.Fault {
-	return fault.OnSegments(func(rank int, segs []parallel.Segment) []parallel.Segment {
-		segs = slices.Clone(segs)
-		for i := range segs {
-			change(rank, &segs[i])
+// cut changes how ranks cut their state, bucket by bucket.
+func cut(change func(rank int, s *parallel.Bucket)) fault.Fault {
+	return fault.OnSegments(func(rank int, buckets []parallel.Bucket) []parallel.Bucket {
+		buckets = slices.Clone(buckets)
+		for i := range buckets {
+			change(rank, &buckets[i])
 		}
-		return segs
+		return buckets
 	})
 }
 
-// give makes a rank of the group the owner of a segment; the group's size stands
+// give makes a rank of the group the owner of a bucket; the group's size stands
 // for no rank.
-func give(s *parallel.Segment, owner int) {
+func give(s *parallel.Bucket, owner int) {
 	bounds := make([]int, len(s.Bounds))
 	for r := owner + 1; r < len(bounds); r++ {
 		bounds[r] = s.Len()
@@ -111,10 +111,10 @@ func give(s *parallel.Segment, owner int) {
 	s.Bounds = bounds
 }
 
-// remainderLast cuts every segment into equal shards and gives the last rank
+// remainderLast cuts every bucket into equal shards and gives the last rank
 // what is left over.
 func remainderLast() fault.Fault {
-	return cut(func(_ int, s *parallel.Segment) {
+	return cut(func(_ int, s *parallel.Bucket) {
 		size := len(s.Bounds) - 1
 		bounds := make([]int, size+1)
 		for r := range size {
@@ -125,31 +125,31 @@ func remainderLast() fault.Fault {
 	})
 }
 
-// secondOwner makes one rank believe that a segment is its own and not owner's;
+// secondOwner makes one rank believe that a bucket is its own and not owner's;
 // it still receives what the true owner broadcasts.
-func secondOwner(segment string, rank, owner int) fault.Fault {
-	believes := cut(func(r int, s *parallel.Segment) {
-		if r == rank && s.Name == segment {
+func secondOwner(bucket string, rank, owner int) fault.Fault {
+	believes := cut(func(r int, s *parallel.Bucket) {
+		if r == rank && s.Name == bucket {
 			give(s, rank)
 		}
 	})
-	its := func(c *fault.Call) bool { return updated(c) && c.Rank == rank && c.Label.Tensor == segment }
+	its := func(c *fault.Call) bool { return updated(c) && c.Rank == rank && c.Label.Tensor == bucket }
 	return fault.All(believes, fault.OnCalls(its, func(c *fault.Call) error {
 		c.Peer = owner
 		return c.Do()
 	}))
 }
 
-// allOnFirst gives every segment to rank 0.
+// allOnFirst gives every bucket to rank 0.
 func allOnFirst() fault.Fault {
-	return cut(func(_ int, s *parallel.Segment) { give(s, 0) })
+	return cut(func(_ int, s *parallel.Bucket) { give(s, 0) })
 }
 
-// noOwner leaves a segment without an owner: the last rank broadcasts what it
+// noOwner leaves a bucket without an owner: the last rank broadcasts what it
 // has.
-func noOwner(segment string) fault.Fault {
-	return cut(func(_ int, s *parallel.Segment) {
-		if s.Name == segment {
+func noOwner(bucket string) fault.Fault {
+	return cut(func(_ int, s *parallel.Bucket) {
+		if s.Name == bucket {
 			give(s, len(s.Bounds)-1)
 		}
 	})

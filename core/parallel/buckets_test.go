@@ -34,40 +34,40 @@ func layouts(t *testing.T, f func(name string, c model.Config, p plan.Plan, l *m
 	}
 }
 
-func TestFlatSegments(t *testing.T) {
+func TestFlatBuckets(t *testing.T) {
 	layouts(t, func(name string, c model.Config, p plan.Plan, l *model.Layout) {
 		for _, dp := range []int{1, 2, 3, 5, 8} {
 			for zero := 1; zero <= 3; zero++ {
 				p.DP, p.Zero = dp, zero
-				segs, err := Segments(p, c, l)
+				buckets, err := Buckets(p, c, l)
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkSegments(t, fmt.Sprintf("%s dp=%d zero=%d", name, dp, zero), segs, l, dp, zero)
+				checkBuckets(t, fmt.Sprintf("%s dp=%d zero=%d", name, dp, zero), buckets, l, dp, zero)
 			}
 		}
 		p.DP, p.Zero = 2, 0
-		segs, err := Segments(p, c, l)
-		if err != nil || len(segs) != 1 || segs[0].Range != (shard.Range{Hi: l.Owned}) || segs[0].Bounds != nil {
-			t.Errorf("%s without ZeRO: %+v (%v), want one segment that every rank owns", name, segs, err)
+		buckets, err := Buckets(p, c, l)
+		if err != nil || len(buckets) != 1 || buckets[0].Range != (shard.Range{Hi: l.Owned}) || buckets[0].Bounds != nil {
+			t.Errorf("%s without ZeRO: %+v (%v), want one bucket that every rank owns", name, buckets, err)
 		}
 	})
 }
 
-// checkSegments: the segments follow each other and cover what has a state; in
+// checkBuckets: the buckets follow each other and cover what has a state; in
 // each the first total mod dp ranks own one element more than the others; the
-// units of stages 2 and 3 are segments of their own.
-func checkSegments(t *testing.T, name string, segs []Segment, l *model.Layout, dp, zero int) {
+// units of stages 2 and 3 are buckets of their own.
+func checkBuckets(t *testing.T, name string, buckets []Bucket, l *model.Layout, dp, zero int) {
 	t.Helper()
 	next := 0
-	for i := range segs {
-		s := &segs[i]
+	for i := range buckets {
+		s := &buckets[i]
 		if s.Lo != next || s.Empty() {
-			t.Errorf("%s: segment %s is %v, want it to start at %d", name, s.Name, s.Range, next)
+			t.Errorf("%s: bucket %s is %v, want it to start at %d", name, s.Name, s.Range, next)
 		}
 		next = s.Hi
 		if s.Source {
-			checkSource(t, name, s, &segs[0], l)
+			checkSource(t, name, s, &buckets[0], l)
 			continue
 		}
 		at := s.Lo
@@ -77,25 +77,25 @@ func checkSegments(t *testing.T, name string, segs []Segment, l *model.Layout, d
 				want++
 			}
 			if own.Lo != at || own.Len() != want {
-				t.Errorf("%s: rank %d owns %v of segment %v, want %d elements from %d", name, r, own, s.Range, want, at)
+				t.Errorf("%s: rank %d owns %v of bucket %v, want %d elements from %d", name, r, own, s.Range, want, at)
 			}
 			at = own.Hi
 		}
 		if at != s.Hi {
-			t.Errorf("%s: the shards of segment %v end at %d", name, s.Range, at)
+			t.Errorf("%s: the shards of bucket %v end at %d", name, s.Range, at)
 		}
 		if zero > 1 && (l.Units[s.Unit].Range != s.Range || l.Units[s.Unit].Name != s.Name) {
-			t.Errorf("%s: segment %s is %v, its unit %+v", name, s.Name, s.Range, l.Units[s.Unit])
+			t.Errorf("%s: bucket %s is %v, its unit %+v", name, s.Name, s.Range, l.Units[s.Unit])
 		}
 	}
 	if next != l.Grads {
-		t.Errorf("%s: segments end at %d, want %d", name, next, l.Grads)
+		t.Errorf("%s: buckets end at %d, want %d", name, next, l.Grads)
 	}
 }
 
 // checkSource: a tied head's gradient lies where the embedding's does, element
 // for element, so that the owner can add the two.
-func checkSource(t *testing.T, name string, s, embed *Segment, l *model.Layout) {
+func checkSource(t *testing.T, name string, s, embed *Bucket, l *model.Layout) {
 	t.Helper()
 	if s.Range != (shard.Range{Lo: l.Owned, Hi: l.Grads}) {
 		t.Errorf("%s: the head's source is %v, want [%d,%d)", name, s.Range, l.Owned, l.Grads)
@@ -123,17 +123,17 @@ func TestSourceIsCutAsTheEmbeddingElsewhere(t *testing.T) {
 			p := plan.Plan{DP: dp, PP: 2, Zero: zero}
 			first := model.NewLayout(c, p.Parts(c, names.Coord{})[0])
 			last := model.NewLayout(c, p.Parts(c, names.Coord{PP: 1})[0])
-			a, err := Segments(p, c, &first)
+			a, err := Buckets(p, c, &first)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := Segments(p, c, &last)
+			b, err := Buckets(p, c, &last)
 			if err != nil {
 				t.Fatal(err)
 			}
 			source := b[len(b)-1]
 			if !source.Source || source.Len() != c.Vocab*c.Hidden {
-				t.Fatalf("zero=%d dp=%d: the last segment is %+v", zero, dp, source)
+				t.Fatalf("zero=%d dp=%d: the last bucket is %+v", zero, dp, source)
 			}
 			for r := range dp {
 				want := a[0].Own(r).Intersect(shard.Range{Hi: source.Len()})

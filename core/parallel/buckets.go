@@ -10,9 +10,9 @@ import (
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
-// Segment is a range of the flat layout that is sharded as a whole: rank i of
+// Bucket is a range of the flat layout that is sharded as a whole: rank i of
 // the data-parallel group owns elements [Bounds[i], Bounds[i+1]) of it.
-type Segment struct {
+type Bucket struct {
 	Name string
 	shard.Range
 	Bounds []int // nil: every rank owns all
@@ -22,7 +22,7 @@ type Segment struct {
 }
 
 // Own is the part of the flat layout that rank i owns.
-func (s *Segment) Own(i int) shard.Range {
+func (s *Bucket) Own(i int) shard.Range {
 	if s.Bounds == nil {
 		return s.Range
 	}
@@ -38,29 +38,29 @@ func whole(n, owner, size int) []int {
 	return b
 }
 
-// Segments cuts a layout for a plan: stage 0 has one segment that every rank
-// owns in full (Bounds nil); stage 1 one segment, the whole vector, or one per
+// Buckets cuts a layout for a plan: stage 0 has one bucket that every rank
+// owns in full (Bounds nil); stage 1 one bucket, the whole vector, or one per
 // block with an owner; stages 2 and 3 one per unit, or one per tensor.
-func Segments(p plan.Plan, c model.Config, l *model.Layout) ([]Segment, error) {
+func Buckets(p plan.Plan, c model.Config, l *model.Layout) ([]Bucket, error) {
 	dp := p.Dims().DP
-	var out []Segment
+	var out []Bucket
 	switch {
 	case p.Zero == 0:
-		return []Segment{{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
+		return []Bucket{{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1}}, nil
 	case p.Zero == 1 && (p.Shard == plan.ShardFlat || p.Shard == ""):
-		out = append(out, Segment{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
+		out = append(out, Bucket{Name: names.WholeVector, Range: shard.Range{Hi: l.Owned}, Unit: -1, Bounds: shard.Bounds(l.Owned, dp)})
 	case p.Zero == 1:
-		segs, err := blockSegments(p.Shard, l, dp)
+		buckets, err := blockBuckets(p.Shard, l, dp)
 		if err != nil {
 			return nil, err
 		}
-		out = segs
+		out = buckets
 	case p.Shard == plan.ShardTensors:
-		out = tensorSegments(l, dp)
+		out = tensorBuckets(l, dp)
 	default:
 		for u := range l.Units {
 			if r := l.Units[u].Range; r.Hi <= l.Owned {
-				out = append(out, Segment{Name: l.Units[u].Name, Range: r, Unit: u, Bounds: shard.Bounds(r.Len(), dp)})
+				out = append(out, Bucket{Name: l.Units[u].Name, Range: r, Unit: u, Bounds: shard.Bounds(r.Len(), dp)})
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func Segments(p plan.Plan, c model.Config, l *model.Layout) ([]Segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Segment{Name: head.Name, Range: head.Range, Unit: len(l.Units) - 1, Bounds: bounds, Source: true})
+		out = append(out, Bucket{Name: head.Name, Range: head.Range, Unit: len(l.Units) - 1, Bounds: bounds, Source: true})
 	}
 	return out, nil
 }
@@ -90,15 +90,15 @@ func headBounds(p plan.Plan, c model.Config, l *model.Layout, n int) ([]int, err
 		owned.Grads = owned.Owned
 		first = &owned
 	}
-	segs, err := Segments(p, c, first)
+	buckets, err := Buckets(p, c, first)
 	if err != nil {
 		return nil, err
 	}
-	if segs[0].Lo != 0 || segs[0].Hi < n {
-		return nil, fmt.Errorf("embedding of %d elements is cut into several segments", n)
+	if buckets[0].Lo != 0 || buckets[0].Hi < n {
+		return nil, fmt.Errorf("embedding of %d elements is cut into several buckets", n)
 	}
-	bounds := make([]int, len(segs[0].Bounds))
-	for i, b := range segs[0].Bounds {
+	bounds := make([]int, len(buckets[0].Bounds))
+	for i, b := range buckets[0].Bounds {
 		bounds[i] = min(b, n)
 	}
 	return bounds, nil
@@ -112,15 +112,15 @@ type Holding struct {
 
 // Hold counts for a rank of the group: stage 1 shards moments, stage 2 gradients
 // too, stage 3 everything.
-func Hold(segs []Segment, l *model.Layout, zero, rank int) Holding {
+func Hold(buckets []Bucket, l *model.Layout, zero, rank int) Holding {
 	var h Holding
-	for i := range segs {
-		n := segs[i].Own(rank).Len()
+	for i := range buckets {
+		n := buckets[i].Own(rank).Len()
 		h.Grads += n
-		if !segs[i].Source {
+		if !buckets[i].Source {
 			h.Moments += n
 		}
-		if segs[i].Hi <= l.Weights {
+		if buckets[i].Hi <= l.Weights {
 			h.Weights += n
 		}
 	}
@@ -140,17 +140,17 @@ func WholeGradient(p plan.Plan, c model.Config) bool {
 	return p.Zero >= 2 && p.MicroBatches > len(p.RankWorkers(c, 0))
 }
 
-// blockSegments gives each block of a layout, its embedding, final norm and head
+// blockBuckets gives each block of a layout, its embedding, final norm and head
 // one owner, by the block map of the given kind over the blocks of this layout
 // (a pipeline stage deals out its own).
-func blockSegments(kind string, l *model.Layout, dp int) ([]Segment, error) {
+func blockBuckets(kind string, l *model.Layout, dp int) ([]Bucket, error) {
 	m, err := BlockMap(kind, BlockSizes(l), dp)
 	if err != nil {
 		return nil, err
 	}
-	var out []Segment
+	var out []Bucket
 	give := func(name string, r shard.Range, unit, owner int) {
-		out = append(out, Segment{Name: name, Range: r, Unit: unit, Bounds: whole(r.Len(), owner, dp)})
+		out = append(out, Bucket{Name: name, Range: r, Unit: unit, Bounds: whole(r.Len(), owner, dp)})
 	}
 	block := 0
 	for u := range l.Units {
@@ -206,9 +206,9 @@ func BlockSizes(l *model.Layout) shard.Sizes {
 	return s
 }
 
-// tensorSegments makes every parameter with a state one segment and deals them
+// tensorBuckets makes every parameter with a state one bucket and deals them
 // out whole: the i-th name in sorted order belongs to rank i mod dp.
-func tensorSegments(l *model.Layout, dp int) []Segment {
+func tensorBuckets(l *model.Layout, dp int) []Bucket {
 	var names []string
 	for i := range l.Params {
 		if l.Params[i].Off < l.Owned {
@@ -216,11 +216,11 @@ func tensorSegments(l *model.Layout, dp int) []Segment {
 		}
 	}
 	slices.Sort(names)
-	var out []Segment
+	var out []Bucket
 	for i := range l.Params {
 		p := &l.Params[i]
 		if place, ok := slices.BinarySearch(names, p.Name); ok && p.Off < l.Owned {
-			out = append(out, Segment{Name: p.Name, Range: p.Range(), Unit: p.Unit, Bounds: whole(p.Len(), place%dp, dp)})
+			out = append(out, Bucket{Name: p.Name, Range: p.Range(), Unit: p.Unit, Bounds: whole(p.Len(), place%dp, dp)})
 		}
 	}
 	return out
