@@ -78,7 +78,7 @@ func JudgeHistories(ctx context.Context, dir string, cs []*contract.Contract, o 
 // read classifies a history.
 func read(h *trace.History) *recorded {
 	r := &recorded{history: h}
-	if c, err := spec.Parse(h.Header.Spec); err == nil {
+	if c, err := spec.Of(h.Header.Spec); err == nil {
 		r.config = &c
 	}
 	if f := strings.SplitN(h.Header.Case, "/", 2); len(f) == 2 {

@@ -74,7 +74,9 @@ func TestSpecsAreNotTrusted(t *testing.T) {
 	for _, spec := range []string{`{`, `{"world":2,"algorithm":"tree","repeats":0}`, `{"world":3,"algorithm":"tree","repeats":1}`,
 		`{"world":100000000,"algorithm":"tree","repeats":1}`, `{"world":2,"algorithm":"tree","repeats":1,"level":9}`, `{"world":2,"algorithm":"bus","repeats":1}`} {
 		bad := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
-		bad.Histories[contract.Test].Header.Spec = json.RawMessage(spec)
+		bad.Histories[contract.Test].Header.Spec = trace.Spec{Drill: json.RawMessage(spec)}
+		contracttest.Want(t, c, bad, contract.Inconclusive, all...)
+		bad.Histories[contract.Test].Header.Spec = trace.Spec{Lockstep: e.Histories[contract.Test].Header.Spec.Drill}
 		contracttest.Want(t, c, bad, contract.Inconclusive, all...)
 	}
 }

@@ -86,14 +86,8 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 			continue
 		}
 		if n == 1 {
-			if err := json.Unmarshal(line, &l.Header); err != nil {
-				return nil, fmt.Errorf("%s:1: header: %w", name, err)
-			}
-			if l.Header.Schema != Schema {
-				return nil, fmt.Errorf("%s:1: schema %q: want %q", name, l.Header.Schema, Schema)
-			}
-			if l.Header.World < 1 || l.Header.World > 1<<20 {
-				return nil, fmt.Errorf("%s:1: world of %d ranks: want 1 to %d", name, l.Header.World, 1<<20)
+			if err := l.Header.parse(line); err != nil {
+				return nil, fmt.Errorf("%s:1: %w", name, err)
 			}
 			continue
 		}
@@ -101,8 +95,8 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		if e.Rank != l.Header.Rank {
-			return nil, fmt.Errorf("%s:%d: event of rank %d in the history of rank %d", name, n, e.Rank, l.Header.Rank)
+		if err := l.Header.Admits(&e); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		l.events = append(l.events, e)
 	}
@@ -114,6 +108,28 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 	}
 	return l, nil
 }
+
+// parse reads a header. The schema comes first: of another one nothing else is
+// known.
+func (h *Header) parse(line []byte) error {
+	var s struct{ Schema string }
+	if err := json.Unmarshal(line, &s); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	if s.Schema == bareSchema {
+		return fmt.Errorf("schema %q, in which spec is not yet {\"lockstep\": {...}}: want %q", s.Schema, Schema)
+	}
+	if s.Schema != Schema {
+		return fmt.Errorf("schema %q: want %q", s.Schema, Schema)
+	}
+	if err := json.Unmarshal(line, h); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	return h.Validate()
+}
+
+// bareSchema is the format before Spec was one of several.
+const bareSchema = "lockstep/history/v1"
 
 // Load reads all histories below dir: the files of one directory are one run.
 // The result is sorted by directory.

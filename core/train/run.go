@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Ou
 
 func header(cfg spec.Config, rank int, backend string) trace.Header {
 	return trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: rank, World: cfg.Plan.World(),
-		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: backend, Spec: cfg.Spec()}
+		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: backend, Spec: cfg.Recorded()}
 }
 
 // runRanks runs every rank on a goroutine and gives the first failure.
