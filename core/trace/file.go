@@ -79,7 +79,7 @@ func Read(r io.Reader, name string) (*Log, error) { return read(r, name, maxLine
 func read(r io.Reader, name string, maxLine int) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
-	l := &Log{}
+	l, lines := &Log{}, newLines()
 	for n := 1; s.Scan(); n++ {
 		line := bytes.TrimSpace(s.Bytes())
 		if len(line) == 0 {
@@ -92,7 +92,7 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 			continue
 		}
 		var e Event
-		if err := json.Unmarshal(line, &e); err != nil {
+		if err := lines.parse(line, &e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		if err := l.Header.Admits(&e); err != nil {
@@ -122,10 +122,39 @@ func (h *Header) parse(line []byte) error {
 	if s.Schema != Schema {
 		return fmt.Errorf("schema %q: want %q", s.Schema, Schema)
 	}
-	if err := json.Unmarshal(line, h); err != nil {
+	if err := newLines().parse(line, h); err != nil {
 		return fmt.Errorf("header: %w", err)
 	}
 	return h.Validate()
+}
+
+// lines parses JSON values, one a line, and refuses fields that they do not
+// have: evidence under a misspelt name would be lost without a word.
+type lines struct {
+	line bytes.Reader
+	dec  *json.Decoder // of line, whatever that holds at the time
+	read int64         // bytes of the lines before
+}
+
+func newLines() *lines {
+	l := &lines{}
+	l.dec = json.NewDecoder(&l.line)
+	l.dec.DisallowUnknownFields()
+	return l
+}
+
+// parse reads the one value of a line. After an error l is of no more use.
+func (l *lines) parse(line []byte, v any) error {
+	l.line.Reset(line)
+	if err := l.dec.Decode(v); err != nil {
+		return err
+	}
+	at := l.dec.InputOffset() - l.read
+	l.read += int64(len(line))
+	if rest := line[at:]; len(rest) > 0 {
+		return fmt.Errorf("%.20q after the end of the value", rest)
+	}
+	return nil
 }
 
 // bareSchema is the format before Spec was one of several.
