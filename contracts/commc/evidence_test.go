@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -24,6 +25,13 @@ func smallest(t *testing.T) (*contract.Contract, contract.Evidence) {
 		t.Fatal(err)
 	}
 	contracttest.Want(t, c, e, contract.Held, all...)
+	h := e.Histories[contract.Test]
+	last := &trace.Log{Header: h.Header}
+	last.Header.Rank = 1
+	for _, ev := range h.Ranks[1] {
+		last.Record(ev)
+	}
+	tracetest.Written(t, last)
 	return c, e
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -59,6 +60,7 @@ func (r *Runner) Evidence(t testing.TB, c contract.Case) (contract.Evidence, err
 			first = k.err
 		}
 		if k.history != nil {
+			tracetest.Admitted(t, k.history)
 			e.Histories[role] = k.history
 		}
 	}
