@@ -124,7 +124,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func ref(name string) object { return object{{"$ref", "#/$defs/" + name}} }
+func refTo(name string) object { return object{{"$ref", "#/$defs/" + name}} }
 
 // shape is the JSON schema of a Go type, as its encoding is.
 func shape(t *testing.T, v reflect.Type) object {
@@ -137,9 +137,9 @@ func shape(t *testing.T, v reflect.Type) object {
 	}
 	switch v {
 	case reflect.TypeFor[kernels.Digest](), reflect.TypeFor[kernels.Span](), reflect.TypeFor[Float](), reflect.TypeFor[Spec]():
-		return ref(strings.ToLower(v.Name()))
+		return refTo(strings.ToLower(v.Name()))
 	case reflect.TypeFor[Floats]():
-		return ref("elements")
+		return refTo("elements")
 	case reflect.TypeFor[names.Axis]():
 		return object{{"enum", []names.Axis{names.DP, names.PP, names.TP, names.KV, names.World}}}
 	}
@@ -153,7 +153,7 @@ func shape(t *testing.T, v reflect.Type) object {
 	case reflect.Uint64:
 		return object{{"type", "integer"}, {"minimum", 0}, {"maximum", json.Number("18446744073709551615")}}
 	case reflect.Int, reflect.Int64:
-		return ref("count")
+		return refTo("count")
 	case reflect.Slice:
 		return list(shape(t, v.Elem()))
 	case reflect.Array:
@@ -202,7 +202,7 @@ func schema(t *testing.T) []byte {
 	var choices []object
 	for _, f := range Forms() {
 		kinds = append(kinds, f.Kind)
-		choices = append(choices, object{{"if", object{{"properties", object{{"kind", object{{"const", f.Kind}}}}}}}, {"then", ref(string(f.Kind) + "-event")}})
+		choices = append(choices, object{{"if", object{{"properties", object{{"kind", object{{"const", f.Kind}}}}}}}, {"then", refTo(string(f.Kind) + "-event")}})
 		defs = append(defs, member{string(f.Kind) + "-event", formSchema(f, event)})
 	}
 	defs = append(defs, member{"event", object{{"description", "any other line"}, {"type", "object"}, {"required", []string{"kind", "rank", "step"}},
@@ -212,7 +212,7 @@ func schema(t *testing.T) []byte {
 		{"$id", "https://github.com/lockstep-ml/lockstep/core/trace/schema.json"},
 		{"title", "lockstep history, version 2: one line of a rank's file"},
 		{"description", "Rules between fields (lo not beyond hi, ranks within the world, as many data as count) are in the package's documentation."},
-		{"if", object{{"required", []string{"schema"}}}}, {"then", ref("header")}, {"else", ref("event")},
+		{"if", object{{"required", []string{"schema"}}}}, {"then", refTo("header")}, {"else", refTo("event")},
 		{"$defs", defs},
 	}, ""), '\n')
 }

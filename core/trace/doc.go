@@ -79,7 +79,8 @@
 //	          what counter      optimizer steps taken
 //	skip     the step was not taken: Text says why
 //	         needs text
-//	changed  per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed
+//	changed  per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed, as
+//	         if each had the bits 1
 //	         needs tensor, digest; may have unit, count, once
 //	memory   by purpose (What): live (Count) and peak (Bytes) bytes of the step
 //	         needs what; may have count, bytes

@@ -96,7 +96,7 @@ func during() []Form {
 // do not train.
 func after() []Form {
 	return []Form{
-		{Kind: KindChanged, Says: "per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed",
+		{Kind: KindChanged, Says: "per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed, as if each had the bits 1",
 			Needs: []string{"tensor", "digest"}, May: []string{"unit", "count", "once"}},
 		{Kind: KindMemory, Says: "by purpose (What): live (Count) and peak (Bytes) bytes of the step",
 			Needs: []string{"what"}, May: []string{"count", "bytes"}},
