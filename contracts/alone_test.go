@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -18,8 +18,8 @@ import (
 type busy struct{ now, most, beside atomic.Int64 }
 
 // watch makes a run that takes a while and counts itself.
-func (b *busy) watch(alone bool) contract.Run {
-	return contract.Run{Alone: alone, Do: func(context.Context, contract.Env) (*trace.History, error) {
+func (b *busy) watch(alone bool) suite.Run {
+	return suite.Run{Alone: alone, Do: func(context.Context, suite.Env) (*trace.History, error) {
 		n := b.now.Add(1)
 		defer b.now.Add(-1)
 		b.most.Store(max(b.most.Load(), n))
@@ -86,7 +86,7 @@ func TestRunsShareTheMemory(t *testing.T) {
 
 func TestSharedRunsAreAloneIfAnyoneAsks(t *testing.T) {
 	var q queue
-	first, second := contract.Run{Key: "same"}, contract.Run{Key: "same", Alone: true}
+	first, second := suite.Run{Key: "same"}, suite.Run{Key: "same", Alone: true}
 	if a, b := q.add("a", first), q.add("b", second); a != b || !a.alone {
 		t.Errorf("jobs %v and %v", a, b)
 	}
@@ -99,7 +99,7 @@ func TestDeadlinesOfBrokenRunsAreShort(t *testing.T) {
 		var got time.Duration
 		o := options()
 		o.Parts.Deadline = c.parts
-		j := job{deadline: c.job, run: contract.Run{Do: func(_ context.Context, env contract.Env) (*trace.History, error) {
+		j := job{deadline: c.job, run: suite.Run{Do: func(_ context.Context, env suite.Env) (*trace.History, error) {
 			got = env.Parts.Deadline
 			return nil, nil
 		}}}

@@ -7,25 +7,25 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockstep-ml/lockstep/contracts/ckpt"
-	"github.com/lockstep-ml/lockstep/contracts/commc"
-	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/ddp"
-	"github.com/lockstep-ml/lockstep/contracts/det"
-	"github.com/lockstep-ml/lockstep/contracts/norm"
-	"github.com/lockstep-ml/lockstep/contracts/pipe"
-	"github.com/lockstep-ml/lockstep/contracts/tp"
-	"github.com/lockstep-ml/lockstep/contracts/zero"
+	ckpt "github.com/lockstep-ml/lockstep/contracts/ckpt/suite"
+	collective "github.com/lockstep-ml/lockstep/contracts/collective/suite"
+	ddp "github.com/lockstep-ml/lockstep/contracts/ddp/suite"
+	det "github.com/lockstep-ml/lockstep/contracts/det/suite"
+	norm "github.com/lockstep-ml/lockstep/contracts/norm/suite"
+	pipe "github.com/lockstep-ml/lockstep/contracts/pipe/suite"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	tp "github.com/lockstep-ml/lockstep/contracts/tp/suite"
+	zero "github.com/lockstep-ml/lockstep/contracts/zero/suite"
 )
 
 // All lists the contracts, in the order of reports.
-func All() []*contract.Contract {
-	return []*contract.Contract{ddp.Contract(), zero.Contract(), tp.Contract(), pipe.Contract(), norm.Contract(), ckpt.Contract(), det.Contract(), commc.Contract()}
+func All() []*suite.Suite {
+	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), ckpt.Suite(), det.Suite(), collective.Suite()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the
 // known ones.
-func Find(id string) (*contract.Contract, error) {
+func Find(id string) (*suite.Suite, error) {
 	all := All()
 	var known []string
 	for _, c := range all {

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -19,7 +20,7 @@ const maxControlParams = 1 << 26
 // complete gives a training case the runs that it can be compared with: the
 // control, and, from the directory only, the same run again and with another
 // seed.
-func (j *judgement) complete(ctx context.Context, c *contract.Contract, rc *recordedCase) error {
+func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCase) error {
 	t := rc.runs[contract.Test]
 	if t == nil || t.config == nil {
 		return nil
@@ -83,8 +84,8 @@ func problemSpec(c spec.Config) string {
 
 // controlOf is what the contract judges a recorded run against. Elements are
 // recorded only where they are few.
-func controlOf(c *contract.Contract, cfg spec.Config) spec.Config {
-	of := cases.Single
+func controlOf(c *suite.Suite, cfg spec.Config) spec.Config {
+	of := compare.Single
 	if c.Control != nil {
 		of = c.Control
 	}
@@ -175,5 +176,5 @@ func (j *judgement) run(ctx context.Context, cfg spec.Config) (*trace.History, e
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return j.o.one(ctx, &job{run: contract.Run{Config: &cfg}})
+	return j.o.one(ctx, &job{run: suite.Run{Config: &cfg}})
 }

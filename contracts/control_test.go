@@ -3,9 +3,9 @@ package contracts
 import (
 	"testing"
 
-	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/tp"
-	"github.com/lockstep-ml/lockstep/contracts/zero"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	tp "github.com/lockstep-ml/lockstep/contracts/tp/suite"
+	zero "github.com/lockstep-ml/lockstep/contracts/zero/suite"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -29,22 +29,22 @@ func on(t *testing.T, config, plans string, taps bool) spec.Config {
 
 func TestControlsFitTheJudgingContract(t *testing.T) {
 	for _, c := range []struct {
-		of         *contract.Contract
+		of         *suite.Suite
 		test, have string
 		taps, fits bool
 	}{
-		{zero.Contract(), "dp=4,zero=3", "dp=4", false, true},
-		{zero.Contract(), "dp=4,zero=3", "dp=4,microbatches=4", false, true},
-		{zero.Contract(), "dp=2,tp=2,pp=2,zero=3,shard=tensors", "dp=2,tp=2,pp=2", true, true},
-		{zero.Contract(), "dp=4,zero=3", "dp=1", false, false},
-		{zero.Contract(), "dp=4,zero=3", "dp=2", false, false},
-		{zero.Contract(), "dp=4,zero=3", "dp=4,zero=1", false, false},
-		{tp.Contract(), "dp=2,tp=2", "dp=1", false, true},
-		{tp.Contract(), "dp=2,tp=2", "dp=1,microbatches=16", false, true},
-		{tp.Contract(), "dp=2,tp=2", "dp=1", true, true},
-		{tp.Contract(), "dp=2,tp=2", "dp=1,microbatches=16", true, false}, // activations are those of a micro-batch
-		{tp.Contract(), "dp=2,tp=2,microbatches=8", "dp=1,microbatches=16", true, true},
-		{tp.Contract(), "dp=2,tp=2", "dp=2", false, false},
+		{zero.Suite(), "dp=4,zero=3", "dp=4", false, true},
+		{zero.Suite(), "dp=4,zero=3", "dp=4,microbatches=4", false, true},
+		{zero.Suite(), "dp=2,tp=2,pp=2,zero=3,shard=tensors", "dp=2,tp=2,pp=2", true, true},
+		{zero.Suite(), "dp=4,zero=3", "dp=1", false, false},
+		{zero.Suite(), "dp=4,zero=3", "dp=2", false, false},
+		{zero.Suite(), "dp=4,zero=3", "dp=4,zero=1", false, false},
+		{tp.Suite(), "dp=2,tp=2", "dp=1", false, true},
+		{tp.Suite(), "dp=2,tp=2", "dp=1,microbatches=16", false, true},
+		{tp.Suite(), "dp=2,tp=2", "dp=1", true, true},
+		{tp.Suite(), "dp=2,tp=2", "dp=1,microbatches=16", true, false}, // activations are those of a micro-batch
+		{tp.Suite(), "dp=2,tp=2,microbatches=8", "dp=1,microbatches=16", true, true},
+		{tp.Suite(), "dp=2,tp=2", "dp=2", false, false},
 	} {
 		want := controlOf(c.of, on(t, "nano", c.test, c.taps))
 		if got := samePlan(on(t, "nano", c.have, c.taps), want); got != c.fits {
@@ -60,7 +60,7 @@ func TestLongControlsKeepNoElements(t *testing.T) {
 	cfg := on(t, "nano", "tp=2", false)
 	for steps, want := range map[int]bool{2: true, spec.MaxSteps: false} {
 		cfg.Steps = steps
-		if got := controlOf(tp.Contract(), cfg).Evidence.Capture; got != want {
+		if got := controlOf(tp.Suite(), cfg).Evidence.Capture; got != want {
 			t.Errorf("%d steps: elements are kept: %v", steps, got)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/ddp"
+	ddp "github.com/lockstep-ml/lockstep/contracts/ddp/suite"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -18,7 +19,7 @@ import (
 func TestVerifyRunsJudgesAndShares(t *testing.T) {
 	toy := &toy{}
 	c := toy.contract()
-	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	r, err := Verify(t.Context(), []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +32,9 @@ func TestVerifyRunsJudgesAndShares(t *testing.T) {
 }
 
 // withTest makes the contract's first case run r.
-func withTest(c *contract.Contract, r contract.Run) *contract.Contract {
+func withTest(c *suite.Suite, r suite.Run) *suite.Suite {
 	inner := c.Cases
-	c.Cases = func(o contract.Options) []contract.Case {
+	c.Cases = func(o suite.Options) []suite.Case {
 		out := inner(o)
 		out[0].Runs[contract.Test] = r
 		return out
@@ -44,7 +45,7 @@ func withTest(c *contract.Contract, r contract.Run) *contract.Contract {
 func TestVerifyReportsViolations(t *testing.T) {
 	toy := &toy{}
 	c := withTest(toy.contract(), toy.record(2, 2, wrong(1)))
-	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	r, err := Verify(t.Context(), []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestMissingEvidenceIsNoPass(t *testing.T) {
 	toy := &toy{}
 	drop := func(rank int, e *trace.Event) bool { return rank == 0 || e.Step == 0 }
 	c := withTest(toy.contract(), toy.record(2, 2, drop))
-	r, err := Verify(t.Context(), []*contract.Contract{c}, options())
+	r, err := Verify(t.Context(), []*suite.Suite{c}, options())
 	if err != nil || r.Verdict != contract.Inconclusive {
 		t.Errorf("verdict %s, %v", r.Verdict, err)
 	}
@@ -73,7 +74,7 @@ func TestMissingEvidenceIsNoPass(t *testing.T) {
 func TestRunsThatDoNotFitAreInconclusive(t *testing.T) {
 	o := options()
 	o.Memory, o.Case = 1<<20, "nano dp=2"
-	r, err := Verify(t.Context(), []*contract.Contract{ddp.Contract()}, o)
+	r, err := Verify(t.Context(), []*suite.Suite{ddp.Suite()}, o)
 	if r == nil || r.Verdict != contract.Inconclusive || err == nil || !strings.Contains(err.Error(), "2 ranks in one process need 0.0 GiB of memory, and it may use 0.0 GiB") {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -83,8 +84,8 @@ func TestRunsThatFailAreJudgedAndNeverHold(t *testing.T) {
 	for _, how := range []string{"error", "panic"} {
 		toy := &toy{}
 		good, bad := toy.record(2, 2, nil).Do, toy.record(2, 2, wrong(0)).Do
-		fail := func(do func(context.Context, contract.Env) (*trace.History, error)) contract.Run {
-			return contract.Run{Do: func(ctx context.Context, env contract.Env) (*trace.History, error) {
+		fail := func(do func(context.Context, suite.Env) (*trace.History, error)) suite.Run {
+			return suite.Run{Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 				h, _ := do(ctx, env)
 				if how == "panic" {
 					panic("device on fire")
@@ -92,7 +93,7 @@ func TestRunsThatFailAreJudgedAndNeverHold(t *testing.T) {
 				return h, errors.New("device on fire")
 			}}
 		}
-		r, err := Verify(t.Context(), []*contract.Contract{withTest(toy.contract(), fail(good))}, options())
+		r, err := Verify(t.Context(), []*suite.Suite{withTest(toy.contract(), fail(good))}, options())
 		if err == nil || !strings.Contains(err.Error(), "device on fire") || !strings.Contains(err.Error(), "C-TOY-001, toy a, test run") {
 			t.Fatalf("%s: error %v", how, err)
 		}
@@ -102,7 +103,7 @@ func TestRunsThatFailAreJudgedAndNeverHold(t *testing.T) {
 		if how == "panic" {
 			continue
 		}
-		r, err = Verify(t.Context(), []*contract.Contract{withTest(toy.contract(), fail(bad))}, options())
+		r, err = Verify(t.Context(), []*suite.Suite{withTest(toy.contract(), fail(bad))}, options())
 		if err == nil || r.Verdict != contract.Violated {
 			t.Errorf("a violation before the error: %s, %v", r.Verdict, err)
 		}
@@ -113,12 +114,12 @@ func TestVerifyStopsWithItsContext(t *testing.T) {
 	toy := &toy{}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("enough")
-	c := withTest(toy.contract(), contract.Run{Do: func(ctx context.Context, _ contract.Env) (*trace.History, error) {
+	c := withTest(toy.contract(), suite.Run{Do: func(ctx context.Context, _ suite.Env) (*trace.History, error) {
 		cancel(stop)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
-	r, err := Verify(ctx, []*contract.Contract{c}, options())
+	r, err := Verify(ctx, []*suite.Suite{c}, options())
 	if r != nil || !errors.Is(err, stop) {
 		t.Errorf("report %v, error %v", r, err)
 	}
@@ -127,7 +128,7 @@ func TestVerifyStopsWithItsContext(t *testing.T) {
 func TestClausesThatPanicAreErrors(t *testing.T) {
 	c := (&toy{}).contract()
 	c.Clauses[1].Check = func(*contract.Pass) { panic("index out of range") }
-	if _, err := Verify(t.Context(), []*contract.Contract{c}, options()); err == nil || !strings.Contains(err.Error(), "judging C-TOY-001") {
+	if _, err := Verify(t.Context(), []*suite.Suite{c}, options()); err == nil || !strings.Contains(err.Error(), "judging C-TOY-001") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -135,18 +136,18 @@ func TestClausesThatPanicAreErrors(t *testing.T) {
 func TestSelfTestTellsMutantsApart(t *testing.T) {
 	toy := &toy{}
 	c := toy.contract()
-	violated := contract.Run{Do: toy.record(2, 2, wrong(1)).Do}
-	add := func(id, clause string, r contract.Run) {
-		c.Mutants = append(c.Mutants, contract.Mutant{ID: id, Clause: clause, On: "toy a", Says: id, Break: breaking(r)})
+	violated := suite.Run{Do: toy.record(2, 2, wrong(1)).Do}
+	add := func(id, clause string, r suite.Run) {
+		c.Mutants = append(c.Mutants, suite.Mutant{ID: id, Clause: clause, On: "toy a", Says: id, Break: breaking(r)})
 	}
 	add("no-op", "C-TOY-001.1", toy.record(2, 2, nil))
 	add("unseen", "C-TOY-001.1", toy.record(2, 2, wrong(-1)))
-	add("dead", "C-TOY-001.2", contract.Run{Do: func(context.Context, contract.Env) (*trace.History, error) { return nil, errors.New("no start") }})
-	add("late", "C-TOY-001.2", contract.Run{Do: func(ctx context.Context, env contract.Env) (*trace.History, error) {
+	add("dead", "C-TOY-001.2", suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) { return nil, errors.New("no start") }})
+	add("late", "C-TOY-001.2", suite.Run{Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		h, _ := violated.Do(ctx, env)
 		return h, errors.New("ended early")
 	}})
-	r, err := SelfTest(t.Context(), []*contract.Contract{c}, options())
+	r, err := SelfTest(t.Context(), []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestSelfTestTellsMutantsApart(t *testing.T) {
 
 func TestSelfTestHoldsAndLeavesTheCasesAlone(t *testing.T) {
 	toy := &toy{}
-	r, err := SelfTest(t.Context(), []*contract.Contract{toy.contract()}, options())
+	r, err := SelfTest(t.Context(), []*suite.Suite{toy.contract()}, options())
 	if err != nil || r.Verdict != contract.Held {
 		t.Fatalf("verdict %s, %v", r.Verdict, err)
 	}
@@ -180,7 +181,7 @@ func TestSelfTestHoldsAndLeavesTheCasesAlone(t *testing.T) {
 
 func TestSelfTestNeedsAnUnbrokenRunThatHolds(t *testing.T) {
 	toy := &toy{}
-	r, err := SelfTest(t.Context(), []*contract.Contract{withTest(toy.contract(), toy.record(2, 2, wrong(1)))}, options())
+	r, err := SelfTest(t.Context(), []*suite.Suite{withTest(toy.contract(), toy.record(2, 2, wrong(1)))}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestHistoriesAreSavedAndJudgedAgain(t *testing.T) {
 	c := withTest(toy.contract(), toy.record(2, 2, wrong(1)))
 	o := options()
 	o.Histories = dir
-	first, err := Verify(t.Context(), []*contract.Contract{c}, o)
+	first, err := Verify(t.Context(), []*suite.Suite{c}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestHistoriesAreSavedAndJudgedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	made := toy.made.Load()
-	again, err := JudgeHistories(t.Context(), dir, []*contract.Contract{c}, options())
+	again, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,13 +224,13 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	c := (&toy{}).contract()
 	o := options()
 	o.Histories = dir
-	if _, err := Verify(t.Context(), []*contract.Contract{c}, o); err != nil {
+	if _, err := Verify(t.Context(), []*suite.Suite{c}, o); err != nil {
 		t.Fatal(err)
 	}
 	judge := func(expect int) *report.Report {
 		o := options()
 		o.ExpectRanks = expect
-		r, err := JudgeHistories(t.Context(), dir, []*contract.Contract{c}, o)
+		r, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,50 +251,50 @@ func TestMissingRanksAreNamed(t *testing.T) {
 }
 
 func TestValidateNamesEveryFault(t *testing.T) {
-	for want, spoil := range map[string]func(*contract.Contract){
-		"must look like C-NAME-001":       func(c *contract.Contract) { c.ID = "toy" },
-		"title is missing":                func(c *contract.Contract) { c.Title = "" },
-		"statement is missing":            func(c *contract.Contract) { c.Statement = "" },
-		"documentation is missing":        func(c *contract.Contract) { c.Doc = "" },
-		"the ID must be C-TOY-001.2":      func(c *contract.Contract) { c.Clauses[1].ID = "C-TOY-001.3" },
-		"sentence is missing":             func(c *contract.Contract) { c.Clauses[0].Says = "" },
-		"evidence is missing":             func(c *contract.Contract) { c.Clauses[0].Evidence = "" },
-		"derivation of the bound":         func(c *contract.Contract) { c.Clauses[0].Class = contract.Bound },
-		`class "" is unknown`:             func(c *contract.Contract) { c.Clauses[0].Class = "" },
-		"no check":                        func(c *contract.Contract) { c.Clauses[0].Check = nil },
-		"no mutant shows":                 func(c *contract.Contract) { c.Mutants = c.Mutants[:1] },
-		"no clauses":                      func(c *contract.Contract) { c.Clauses = nil },
-		"no cases":                        func(c *contract.Contract) { c.Cases = nil },
-		`there is no case "elsewhere"`:    func(c *contract.Contract) { c.Mutants[0].On = "elsewhere" },
-		`clause "C-TOY-001.9" is unknown`: func(c *contract.Contract) { c.Mutants[0].Clause = "C-TOY-001.9" },
-		"breaks nothing":                  func(c *contract.Contract) { c.Mutants[0].Break = nil },
-		"empty or not unique":             func(c *contract.Contract) { c.Mutants[0].ID = c.Mutants[1].ID },
-		"no test run":                     withCase(func(cs *contract.Case) { delete(cs.Runs, contract.Test) }),
-		"needs a training":                withCase(func(cs *contract.Case) { cs.Runs[contract.Test] = contract.Run{} }),
-		`clause "other" is unknown`:       withCase(func(cs *contract.Case) { cs.Clauses = []string{"other"} }),
-		"is no evidence for clause":       withCase(func(cs *contract.Case) { cs.Clauses = []string{"C-TOY-001.2"} }),
-		`"toy b" is empty or not unique`:  withCase(func(cs *contract.Case) { cs.Name = "toy b" }),
+	for want, spoil := range map[string]func(*suite.Suite){
+		"must look like C-NAME-001":       func(c *suite.Suite) { c.ID = "toy" },
+		"title is missing":                func(c *suite.Suite) { c.Title = "" },
+		"statement is missing":            func(c *suite.Suite) { c.Statement = "" },
+		"documentation is missing":        func(c *suite.Suite) { c.Doc = "" },
+		"the ID must be C-TOY-001.2":      func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
+		"sentence is missing":             func(c *suite.Suite) { c.Clauses[0].Says = "" },
+		"evidence is missing":             func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
+		"derivation of the bound":         func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
+		`class "" is unknown`:             func(c *suite.Suite) { c.Clauses[0].Class = "" },
+		"no check":                        func(c *suite.Suite) { c.Clauses[0].Check = nil },
+		"no mutant shows":                 func(c *suite.Suite) { c.Mutants = c.Mutants[:1] },
+		"no clauses":                      func(c *suite.Suite) { c.Clauses = nil },
+		"no cases":                        func(c *suite.Suite) { c.Cases = nil },
+		`there is no case "elsewhere"`:    func(c *suite.Suite) { c.Mutants[0].On = "elsewhere" },
+		`clause "C-TOY-001.9" is unknown`: func(c *suite.Suite) { c.Mutants[0].Clause = "C-TOY-001.9" },
+		"breaks nothing":                  func(c *suite.Suite) { c.Mutants[0].Break = nil },
+		"empty or not unique":             func(c *suite.Suite) { c.Mutants[0].ID = c.Mutants[1].ID },
+		"no test run":                     withCase(func(cs *suite.Case) { delete(cs.Runs, contract.Test) }),
+		"needs a training":                withCase(func(cs *suite.Case) { cs.Runs[contract.Test] = suite.Run{} }),
+		`clause "other" is unknown`:       withCase(func(cs *suite.Case) { cs.Clauses = []string{"other"} }),
+		"is no evidence for clause":       withCase(func(cs *suite.Case) { cs.Clauses = []string{"C-TOY-001.2"} }),
+		`"toy b" is empty or not unique`:  withCase(func(cs *suite.Case) { cs.Name = "toy b" }),
 	} {
 		c := (&toy{}).contract()
 		spoil(c)
-		if err := Validate([]*contract.Contract{c}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Validate([]*suite.Suite{c}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want a fault %q, got %v", want, err)
 		}
 	}
 	good := (&toy{}).contract()
-	if err := Validate([]*contract.Contract{good}); err != nil {
+	if err := Validate([]*suite.Suite{good}); err != nil {
 		t.Error(err)
 	}
-	if err := Validate([]*contract.Contract{good, good}); err == nil {
+	if err := Validate([]*suite.Suite{good, good}); err == nil {
 		t.Error("two contracts of one ID are accepted")
 	}
 }
 
 // withCase spoils the first case.
-func withCase(spoil func(*contract.Case)) func(*contract.Contract) {
-	return func(c *contract.Contract) {
+func withCase(spoil func(*suite.Case)) func(*suite.Suite) {
+	return func(c *suite.Suite) {
 		inner := c.Cases
-		c.Cases = func(o contract.Options) []contract.Case {
+		c.Cases = func(o suite.Options) []suite.Case {
 			out := inner(o)
 			spoil(&out[0])
 			return out
@@ -316,7 +317,7 @@ func TestOptionsAreRefusedWithValueAndRule(t *testing.T) {
 	} {
 		o := options()
 		spoil(&o)
-		_, err := Verify(t.Context(), []*contract.Contract{(&toy{}).contract()}, o)
+		_, err := Verify(t.Context(), []*suite.Suite{(&toy{}).contract()}, o)
 		var wrong *OptionError
 		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an OptionError with %q, got %v", want, err)
@@ -335,7 +336,7 @@ func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
 		if err := l.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		return JudgeHistories(t.Context(), dir, []*contract.Contract{ddp.Contract()}, options())
+		return JudgeHistories(t.Context(), dir, []*suite.Suite{ddp.Suite()}, options())
 	}
 	cfg.Model.Layers = 1 << 20
 	var wrong *OptionError

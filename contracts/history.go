@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -38,7 +39,7 @@ type recordedCase struct {
 // specification in dir, else one that is made here on o's backend when the text
 // is available. Contracts for which dir holds nothing are left out with a note,
 // unless only one is asked for.
-func JudgeHistories(ctx context.Context, dir string, cs []*contract.Contract, o Options) (*report.Report, error) {
+func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (j *judgement) note(format string, args ...any) {
 }
 
 // contract judges all that dir holds for c.
-func (j *judgement) contract(ctx context.Context, c *contract.Contract, only bool) (report.Contract, bool, error) {
+func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (report.Contract, bool, error) {
 	cases := j.saved(c)
 	if len(cases) == 0 {
 		cases = j.foreign(c, only)
@@ -129,7 +130,7 @@ func (j *judgement) contract(ctx context.Context, c *contract.Contract, only boo
 		lines[rc.name] = "verify --history " + quote(j.dir) + " --contract " + c.ID + j.o.machine()
 		evidence = append(evidence, e)
 	}
-	sum, err := summarise(c, evidence, doubts, lines)
+	sum, err := summarise(c.Contract, evidence, doubts, lines)
 	return sum, len(evidence) > 0, err
 }
 
@@ -162,7 +163,7 @@ func (j *judgement) absent(name string, h *trace.History) []string {
 }
 
 // saved puts the histories that verify saved for c together again.
-func (j *judgement) saved(c *contract.Contract) []*recordedCase {
+func (j *judgement) saved(c *suite.Suite) []*recordedCase {
 	var out []*recordedCase
 	for _, r := range j.all {
 		if r.contract != c.ID {
@@ -183,8 +184,8 @@ func (j *judgement) saved(c *contract.Contract) []*recordedCase {
 
 // known finds the case of c that a recorded run is of, at any level: one of the
 // contract's own, or one on the configuration and plan of the run.
-func (j *judgement) known(c *contract.Contract, r *recorded) (contract.Case, bool) {
-	asked := []contract.Options{j.o.Options}
+func (j *judgement) known(c *suite.Suite, r *recorded) (suite.Case, bool) {
+	asked := []suite.Options{j.o.Options}
 	if r.config != nil {
 		own := j.o.Options
 		own.Config = r.config.Model.Name
@@ -201,14 +202,14 @@ func (j *judgement) known(c *contract.Contract, r *recorded) (contract.Case, boo
 			}
 		}
 	}
-	return contract.Case{}, false
+	return suite.Case{}, false
 }
 
 // foreign makes a case of every untagged run that c can judge: training runs of
 // several ranks, or of one rank where there are no others; runs that are no
 // training, for a contract whose cases are none. Where only c is asked for and is
 // about none of them it gets them all, and says what they lack.
-func (j *judgement) foreign(c *contract.Contract, only bool) []*recordedCase {
+func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
 	training, whole := kind(c, j.o.Options)
 	if training && !whole && !only {
 		return nil // its clauses need runs that only its own cases make
@@ -239,7 +240,7 @@ func (r *recorded) untagged(training bool) bool {
 
 // kind reports whether a contract's cases are training runs, and whether a test
 // run with a control is evidence for all of its clauses.
-func kind(c *contract.Contract, o contract.Options) (training, whole bool) {
+func kind(c *suite.Suite, o suite.Options) (training, whole bool) {
 	for _, cs := range c.Cases(o) {
 		if cs.Runs[contract.Test].Config == nil {
 			continue

@@ -9,21 +9,22 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 const maxLevel = 3
 
 // Options say what to run and what with. Parts.Backend is required.
 type Options struct {
-	contract.Options
+	suite.Options
 	// Case is the name of the only case to run; empty runs all.
 	Case string
 	// Parts makes the backends of all runs.
-	Parts train.Parts
+	Parts launch.Parts
 	// Oracle judges plans on which exactness is not on offer; nil leaves those
 	// clauses inconclusive.
 	Oracle contract.Oracle
@@ -73,7 +74,7 @@ func (o *Options) text(name string) (data.Text, error) {
 
 // Check fills defaults and refuses options that cannot be run on the contracts,
 // as an *OptionError that names value and rule.
-func (o *Options) Check(cs []*contract.Contract) error {
+func (o *Options) Check(cs []*suite.Suite) error {
 	if o.Level == 0 {
 		o.Level = 1
 	}
@@ -133,7 +134,7 @@ func (o *Options) checkValues() error {
 const widest = "nano"
 
 // checkCases validates every training run of a contract's cases with its text.
-func (o *Options) checkCases(c *contract.Contract) error {
+func (o *Options) checkCases(c *suite.Suite) error {
 	all := o.Cases(c)
 	if len(all) == 0 && len(o.Plans) > 0 {
 		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))

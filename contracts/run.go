@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // job is one run to be made and what came of it.
 type job struct {
 	label string
-	run   contract.Run
+	run   suite.Run
 	// deadline, unless zero, bounds the parts' deadline.
 	deadline time.Duration
 	alone    bool // nothing else may run meanwhile
@@ -34,8 +35,8 @@ type job struct {
 
 // planned is a case with the jobs that make its histories.
 type planned struct {
-	contract *contract.Contract
-	cs       contract.Case
+	contract *suite.Suite
+	cs       suite.Case
 	jobs     map[contract.Role]*job
 }
 
@@ -45,7 +46,7 @@ type queue struct {
 	byKey map[string]*job
 }
 
-func (q *queue) add(label string, r contract.Run) *job {
+func (q *queue) add(label string, r suite.Run) *job {
 	if j := q.byKey[r.Key]; j != nil && r.Key != "" {
 		j.alone = j.alone || r.Alone
 		return j
@@ -62,7 +63,7 @@ func (q *queue) add(label string, r contract.Run) *job {
 }
 
 // plan queues the runs of a case.
-func (q *queue) plan(c *contract.Contract, cs contract.Case) *planned {
+func (q *queue) plan(c *suite.Suite, cs suite.Case) *planned {
 	p := &planned{contract: c, cs: cs, jobs: map[contract.Role]*job{}}
 	for _, role := range roles(cs) {
 		p.jobs[role] = q.add(fmt.Sprintf("%s, %s, %s run", c.ID, cs.Name, role), cs.Runs[role])
@@ -71,7 +72,7 @@ func (q *queue) plan(c *contract.Contract, cs contract.Case) *planned {
 }
 
 // roles are the roles of a case, sorted.
-func roles(cs contract.Case) []contract.Role {
+func roles(cs suite.Case) []contract.Role {
 	var out []contract.Role
 	for r := range cs.Runs {
 		out = append(out, r)
@@ -168,13 +169,13 @@ func (o *Options) one(ctx context.Context, j *job) (h *trace.History, err error)
 	}
 	defer release()
 	if j.run.Do != nil {
-		return j.run.Do(ctx, contract.Env{Parts: parts, Text: o.text})
+		return j.run.Do(ctx, suite.Env{Parts: parts, Text: o.text})
 	}
 	text, err := o.text(j.run.Config.Text)
 	if err != nil {
 		return nil, err
 	}
-	out, err := train.Run(ctx, *j.run.Config, text, parts)
+	out, err := launch.Local(ctx, *j.run.Config, text, parts)
 	if out == nil {
 		return nil, err
 	}

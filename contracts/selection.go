@@ -6,20 +6,21 @@ import (
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Cases are the cases of a contract that the options select.
-func (o *Options) Cases(c *contract.Contract) []contract.Case {
+func (o *Options) Cases(c *suite.Suite) []suite.Case {
 	all := c.Cases(o.about(c))
 	if o.Case == "" {
 		return all
 	}
-	return slices.DeleteFunc(all, func(cs contract.Case) bool { return cs.Name != o.Case })
+	return slices.DeleteFunc(all, func(cs suite.Case) bool { return cs.Name != o.Case })
 }
 
 // mine lists the plans asked for that a contract is about.
-func (o *Options) mine(c *contract.Contract) []string {
+func (o *Options) mine(c *suite.Suite) []string {
 	var out []string
 	for _, s := range o.Plans {
 		if p, err := plan.Parse(s); err == nil && (c.Judges == nil || c.Judges(p)) {
@@ -31,7 +32,7 @@ func (o *Options) mine(c *contract.Contract) []string {
 
 // about are the options for one contract, with the plans that it is about. Where
 // it is about none it gets all, and says what it lacks.
-func (o *Options) about(c *contract.Contract) contract.Options {
+func (o *Options) about(c *suite.Suite) suite.Options {
 	out := o.Options
 	if mine := o.mine(c); len(mine) > 0 {
 		out.Plans = mine
@@ -41,7 +42,7 @@ func (o *Options) about(c *contract.Contract) contract.Options {
 
 // concerned leaves out contracts that are about none of the plans asked for or
 // have no case of the name asked for, unless only one contract is asked for.
-func (o *Options) concerned(cs []*contract.Contract) (out []*contract.Contract, notes []string) {
+func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []string) {
 	for _, c := range cs {
 		switch {
 		case len(cs) > 1 && len(o.Plans) > 0 && len(o.mine(c)) == 0:
@@ -56,7 +57,7 @@ func (o *Options) concerned(cs []*contract.Contract) (out []*contract.Contract, 
 }
 
 // checkName refuses a case's name that none of the contracts knows.
-func (o *Options) checkName(cs []*contract.Contract) error {
+func (o *Options) checkName(cs []*suite.Suite) error {
 	if o.Case == "" {
 		return nil
 	}
@@ -74,14 +75,14 @@ func (o *Options) checkName(cs []*contract.Contract) error {
 
 // shown is the contract with the clauses that the selected case is evidence for:
 // where one case is asked for, the others are not.
-func (o *Options) shown(c *contract.Contract) *contract.Contract {
+func (o *Options) shown(c *suite.Suite) *contract.Contract {
 	if o.Case == "" {
-		return c
+		return c.Contract
 	}
-	out := *c
+	out := *c.Contract
 	out.Clauses = nil
 	for _, cl := range c.Clauses {
-		if slices.ContainsFunc(o.Cases(c), func(cs contract.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, cl.ID) }) {
+		if slices.ContainsFunc(o.Cases(c), func(cs suite.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, cl.ID) }) {
 			out.Clauses = append(out.Clauses, cl)
 		}
 	}
@@ -90,7 +91,7 @@ func (o *Options) shown(c *contract.Contract) *contract.Contract {
 
 // Reproduce is the command line that runs one of the contract's cases again as
 // these options run it.
-func (o *Options) Reproduce(c *contract.Contract, cs contract.Case) string {
+func (o *Options) Reproduce(c *suite.Suite, cs suite.Case) string {
 	s := "verify --contract " + c.ID + " --case " + quote(cs.Name)
 	if len(o.Plans) > 0 {
 		s += " --plan " + quote(strings.Join(o.about(c).Plans, "; "))

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 )
 
 func TestOneCaseIsRun(t *testing.T) {
 	toy := &toy{}
 	o := options()
 	o.Case = "toy b"
-	r, err := Verify(t.Context(), []*contract.Contract{toy.contract()}, o)
+	r, err := Verify(t.Context(), []*suite.Suite{toy.contract()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,14 +25,14 @@ func TestOneCaseIsRun(t *testing.T) {
 func TestClausesOfOtherCasesAreNotShown(t *testing.T) {
 	c := (&toy{}).contract()
 	inner := c.Cases
-	c.Cases = func(o contract.Options) []contract.Case {
+	c.Cases = func(o suite.Options) []suite.Case {
 		out := inner(o)
 		out[0].Clauses = []string{"C-TOY-001.1"}
 		return out
 	}
 	o := options()
 	o.Case = "toy a"
-	r, err := Verify(t.Context(), []*contract.Contract{c}, o)
+	r, err := Verify(t.Context(), []*suite.Suite{c}, o)
 	if err != nil || r.Verdict != contract.Held || len(r.Contracts[0].Clauses) != 1 {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -39,13 +40,13 @@ func TestClausesOfOtherCasesAreNotShown(t *testing.T) {
 
 func TestContractsWithoutTheCaseAreNoted(t *testing.T) {
 	a, b := (&toy{}).contract(), renamed((&toy{}).contract())
-	b.Cases = func(contract.Options) []contract.Case {
-		return []contract.Case{{Name: "toy c", Runs: map[contract.Role]contract.Run{contract.Test: (&toy{}).record(2, 2, nil), contract.Control: (&toy{}).record(1, 2, nil)}}}
+	b.Cases = func(suite.Options) []suite.Case {
+		return []suite.Case{{Name: "toy c", Runs: map[contract.Role]suite.Run{contract.Test: (&toy{}).record(2, 2, nil), contract.Control: (&toy{}).record(1, 2, nil)}}}
 	}
 	for i := range b.Mutants {
 		b.Mutants[i].On = "toy c"
 	}
-	both := []*contract.Contract{a, b}
+	both := []*suite.Suite{a, b}
 	o := options()
 	o.Case = "toy c"
 	r, err := Verify(t.Context(), both, o)
@@ -66,7 +67,7 @@ func TestContractsWithoutTheCaseAreNoted(t *testing.T) {
 }
 
 // renamed gives a toy another ID.
-func renamed(c *contract.Contract) *contract.Contract {
+func renamed(c *suite.Suite) *suite.Suite {
 	c.ID = "C-TWO-001"
 	for _, cl := range c.Clauses {
 		cl.ID = strings.Replace(cl.ID, "TOY", "TWO", 1)
@@ -79,7 +80,7 @@ func renamed(c *contract.Contract) *contract.Contract {
 
 func TestLinesToReproduceHaveTheFlagsThatWereGiven(t *testing.T) {
 	c := (&toy{}).contract()
-	cs := contract.Case{Name: "toy a"}
+	cs := suite.Case{Name: "toy a"}
 	for want, change := range map[string]func(*Options){
 		``:                                 func(*Options) {},
 		` --plan "dp=2; dp=4"`:             func(o *Options) { o.Plans = []string{"dp=2", "dp=4"} },

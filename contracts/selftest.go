@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -20,7 +21,7 @@ const mutantDeadline = 10 * time.Second
 
 // attempt is one mutant with its runs: the case unbroken and broken.
 type attempt struct {
-	mutant        contract.Mutant
+	mutant        suite.Mutant
 	clean, broken *planned
 }
 
@@ -28,7 +29,7 @@ type attempt struct {
 // must catch it. A clause holds if all its mutants are caught; a mutant that
 // survives, or whose run equals the unbroken one, violates it. Runs of mutants
 // may end in errors: what they recorded until then is judged.
-func SelfTest(ctx context.Context, cs []*contract.Contract, o Options) (*report.Report, error) {
+func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func SelfTest(ctx context.Context, cs []*contract.Contract, o Options) (*report.
 		return nil, err
 	}
 	var q queue
-	attempts := map[*contract.Contract][]attempt{}
+	attempts := map[*suite.Suite][]attempt{}
 	for _, c := range cs {
 		attempts[c] = q.attempts(c, o.Options)
 	}
@@ -60,12 +61,12 @@ func SelfTest(ctx context.Context, cs []*contract.Contract, o Options) (*report.
 }
 
 // attempts queues the unbroken and the broken runs of a contract's mutants.
-func (q *queue) attempts(c *contract.Contract, o contract.Options) []attempt {
+func (q *queue) attempts(c *suite.Suite, o suite.Options) []attempt {
 	clean := map[string]*planned{}
 	var out []attempt
 	for _, m := range c.Mutants {
 		all := c.Cases(o)
-		i := slices.IndexFunc(all, func(cs contract.Case) bool { return cs.Name == m.On })
+		i := slices.IndexFunc(all, func(cs suite.Case) bool { return cs.Name == m.On })
 		if i < 0 {
 			out = append(out, attempt{mutant: m})
 			continue
@@ -82,7 +83,7 @@ func (q *queue) attempts(c *contract.Contract, o contract.Options) []attempt {
 
 // planBroken queues the runs of a broken case. The test run is always its own;
 // the others are the unbroken case's unless Break touched them.
-func (q *queue) planBroken(c *contract.Contract, m contract.Mutant, clean *planned, cs contract.Case) *planned {
+func (q *queue) planBroken(c *suite.Suite, m suite.Mutant, clean *planned, cs suite.Case) *planned {
 	p := &planned{contract: c, cs: cs, jobs: map[contract.Role]*job{}}
 	for _, role := range roles(cs) {
 		r := cs.Runs[role]
@@ -100,13 +101,13 @@ func (q *queue) planBroken(c *contract.Contract, m contract.Mutant, clean *plann
 
 // untouched reports whether two runs are surely the same: functions cannot be
 // compared, so a run that has one counts as touched.
-func untouched(a, b contract.Run) bool {
+func untouched(a, b suite.Run) bool {
 	return a.Do == nil && b.Do == nil && a.Parts == nil && b.Parts == nil && reflect.DeepEqual(a.Config, b.Config)
 }
 
 // clone copies a case so deeply that breaking the copy leaves the original.
-func clone(cs contract.Case) contract.Case {
-	runs := map[contract.Role]contract.Run{}
+func clone(cs suite.Case) suite.Case {
+	runs := map[contract.Role]suite.Run{}
 	for role, r := range cs.Runs {
 		if r.Config != nil {
 			cfg := *r.Config
@@ -121,7 +122,7 @@ func clone(cs contract.Case) contract.Case {
 }
 
 // selfTest judges the mutants of one contract.
-func (o *Options) selfTest(c *contract.Contract, attempts []attempt) (report.Contract, error) {
+func (o *Options) selfTest(c *suite.Suite, attempts []attempt) (report.Contract, error) {
 	out := report.Contract{ID: c.ID, Title: c.Title}
 	for _, cl := range c.Clauses {
 		sum := report.Clause{ID: cl.ID, Says: cl.Says, Class: cl.Class, Verdict: contract.Held}
@@ -154,7 +155,7 @@ func (o *Options) selfTest(c *contract.Contract, attempts []attempt) (report.Con
 }
 
 // try says what became of one mutant.
-func (o *Options) try(c *contract.Contract, cl *contract.Clause, a attempt) (report.Mutant, error) {
+func (o *Options) try(c *suite.Suite, cl *contract.Clause, a attempt) (report.Mutant, error) {
 	m := report.Mutant{ID: a.mutant.ID, On: a.mutant.On, Says: a.mutant.Says}
 	if a.broken == nil {
 		m.Outcome, m.Detail = report.NotRun, "the contract has no such case at this level"

@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -22,8 +23,8 @@ type toy struct {
 }
 
 // record makes a run of the toy; change edits a rank's events before they count.
-func (t *toy) record(ranks, steps int, change func(rank int, e *trace.Event) (keep bool)) contract.Run {
-	return contract.Run{Do: func(context.Context, contract.Env) (*trace.History, error) {
+func (t *toy) record(ranks, steps int, change func(rank int, e *trace.Event) (keep bool)) suite.Run {
+	return suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) {
 		t.made.Add(1)
 		var logs []*trace.Log
 		for r := range ranks {
@@ -75,17 +76,17 @@ func wrong(rank int) func(int, *trace.Event) bool {
 }
 
 // breaking replaces the test run.
-func breaking(r contract.Run) func(*contract.Case) {
-	return func(cs *contract.Case) { cs.Runs[contract.Test] = r }
+func breaking(r suite.Run) func(*suite.Case) {
+	return func(cs *suite.Case) { cs.Runs[contract.Test] = r }
 }
 
-func (t *toy) contract() *contract.Contract {
+func (t *toy) contract() *suite.Suite {
 	control := t.record(1, 2, nil)
 	control.Key = "control"
-	two := func(contract.Options) []contract.Case {
-		var out []contract.Case
+	two := func(suite.Options) []suite.Case {
+		var out []suite.Case
 		for _, name := range []string{"toy a", "toy b"} {
-			out = append(out, contract.Case{Name: name, Runs: map[contract.Role]contract.Run{
+			out = append(out, suite.Case{Name: name, Runs: map[contract.Role]suite.Run{
 				contract.Test: t.record(2, 2, nil), contract.Control: control}})
 		}
 		return out
@@ -93,10 +94,11 @@ func (t *toy) contract() *contract.Contract {
 	clause := func(n int, says string, role contract.Role) *contract.Clause {
 		return &contract.Clause{ID: fmt.Sprintf("C-TOY-001.%d", n), Says: says, Class: contract.Exact, Evidence: "scalars", Check: check(role)}
 	}
-	return &contract.Contract{
-		ID: "C-TOY-001", Title: "toys agree", Statement: "Toys agree.", Doc: "For tests.", Cases: two,
+	return &suite.Suite{Contract: &contract.Contract{
+		ID: "C-TOY-001", Title: "toys agree", Statement: "Toys agree.", Doc: "For tests.",
 		Clauses: []*contract.Clause{clause(1, "ranks agree", contract.Test), clause(2, "the run equals its control", contract.Control)},
-		Mutants: []contract.Mutant{
+	}, Cases: two,
+		Mutants: []suite.Mutant{
 			{ID: "one-rank", Clause: "C-TOY-001.1", On: "toy a", Says: "rank 1 is wrong", Break: breaking(t.record(2, 2, wrong(1)))},
 			{ID: "all-ranks", Clause: "C-TOY-001.2", On: "toy b", Says: "both are wrong", Break: breaking(t.record(2, 2, wrong(-1)))},
 		},
@@ -106,8 +108,8 @@ func (t *toy) contract() *contract.Contract {
 // options are enough to run toys.
 func options() Options {
 	return Options{
-		Options: contract.Options{Level: 1, Text: data.Default()},
-		Parts:   train.Parts{Backend: func(int) (kernels.Backend, error) { return nil, errors.New("toys need no backend") }},
+		Options: suite.Options{Level: 1, Text: data.Default()},
+		Parts:   launch.Parts{Backend: func(int) (kernels.Backend, error) { return nil, errors.New("toys need no backend") }},
 	}
 }
 

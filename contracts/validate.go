@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
 )
 
 // Validate checks that contracts are complete: IDs in form and unique,
 // documented, every clause with a mutant, every mutant with a clause and a case
 // that is evidence for it. All faults are reported together.
-func Validate(cs []*contract.Contract) error {
+func Validate(cs []*suite.Suite) error {
 	seen := map[string]bool{}
 	var errs []error
 	for _, c := range cs {
@@ -31,7 +32,7 @@ func Validate(cs []*contract.Contract) error {
 }
 
 type validator struct {
-	c      *contract.Contract
+	c      *suite.Suite
 	faults []error
 }
 
@@ -75,7 +76,7 @@ func (v *validator) clauses() {
 		if cl.Check == nil {
 			v.fault("%s: no check", cl.ID)
 		}
-		if !slices.ContainsFunc(v.c.Mutants, func(m contract.Mutant) bool { return m.Clause == cl.ID }) {
+		if !slices.ContainsFunc(v.c.Mutants, func(m suite.Mutant) bool { return m.Clause == cl.ID }) {
 			v.fault("%s: no mutant shows that it can fail", cl.ID)
 		}
 	}
@@ -83,15 +84,15 @@ func (v *validator) clauses() {
 
 // cases checks the cases of every level and returns those of level 1, which the
 // mutants are applied to, by name.
-func (v *validator) cases() map[string]contract.Case {
+func (v *validator) cases() map[string]suite.Case {
 	if v.c.Cases == nil {
 		v.fault("no cases")
 		return nil
 	}
-	var first map[string]contract.Case
+	var first map[string]suite.Case
 	for level := 1; level <= maxLevel; level++ {
-		byName := map[string]contract.Case{}
-		for _, cs := range v.c.Cases(contract.Options{Level: level, Text: data.Default()}) {
+		byName := map[string]suite.Case{}
+		for _, cs := range v.c.Cases(suite.Options{Level: level, Text: data.Default()}) {
 			if _, twice := byName[cs.Name]; twice || cs.Name == "" {
 				v.fault("level %d: case name %q is empty or not unique", level, cs.Name)
 			}
@@ -108,7 +109,7 @@ func (v *validator) cases() map[string]contract.Case {
 	return first
 }
 
-func (v *validator) oneCase(cs contract.Case) {
+func (v *validator) oneCase(cs suite.Case) {
 	if _, ok := cs.Runs[contract.Test]; !ok {
 		v.fault("case %q: no %s run", cs.Name, contract.Test)
 	}
@@ -127,7 +128,7 @@ func (v *validator) oneCase(cs contract.Case) {
 func (v *validator) clause(id string) *contract.Clause { return clauseOf(v.c, id) }
 
 // clauseOf is the clause of an ID, nil if the contract has none.
-func clauseOf(c *contract.Contract, id string) *contract.Clause {
+func clauseOf(c *suite.Suite, id string) *contract.Clause {
 	i := slices.IndexFunc(c.Clauses, func(cl *contract.Clause) bool { return cl.ID == id })
 	if i < 0 {
 		return nil
@@ -135,7 +136,7 @@ func clauseOf(c *contract.Contract, id string) *contract.Clause {
 	return c.Clauses[i]
 }
 
-func (v *validator) mutants(cases map[string]contract.Case) {
+func (v *validator) mutants(cases map[string]suite.Case) {
 	seen := map[string]bool{}
 	for _, m := range v.c.Mutants {
 		if seen[m.ID] || m.ID == "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -16,7 +17,7 @@ import (
 // Verify runs the cases of contracts and judges what they recorded. Where runs
 // ended in an error the report holds what the histories up to it show, and the
 // error joins the runs' errors; wrong options are an *OptionError and no report.
-func Verify(ctx context.Context, cs []*contract.Contract, o Options) (*report.Report, error) {
+func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func Verify(ctx context.Context, cs []*contract.Contract, o Options) (*report.Re
 }
 
 // judge applies the contracts to the cases that were run.
-func (o *Options) judge(cs []*contract.Contract, all []*planned, q *queue) (*report.Report, error) {
+func (o *Options) judge(cs []*suite.Suite, all []*planned, q *queue) (*report.Report, error) {
 	var out []report.Contract
 	for _, c := range cs {
 		var evidence []contract.Evidence

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -69,7 +69,7 @@ func TestFingerprints(t *testing.T) {
 // run trains a variant on one rank.
 func run(t *testing.T, v golden.Variant, b kernels.Backend) *golden.Fingerprints {
 	t.Helper()
-	out, err := train.Run(t.Context(), v.Config, data.Default(), train.Parts{
+	out, err := launch.Local(t.Context(), v.Config, data.Default(), launch.Parts{
 		Backend: func(int) (kernels.Backend, error) { return b, nil }})
 	if err != nil {
 		t.Fatal(err)

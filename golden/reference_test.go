@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	densebound "github.com/lockstep-ml/lockstep/contracts/bound"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/golden"
@@ -37,9 +37,9 @@ func references(t *testing.T) []*golden.Reference {
 }
 
 // dense is the reference's model with its initial weights.
-func dense(t *testing.T, be kernels.Backend, r *golden.Reference) *densebound.Dense {
+func dense(t *testing.T, be kernels.Backend, r *golden.Reference) *oracle.Dense {
 	t.Helper()
-	d, err := densebound.NewDense(be, r.Model, r.Steps[0].Seqs)
+	d, err := oracle.NewDense(be, r.Model, r.Steps[0].Seqs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func dense(t *testing.T, be kernels.Backend, r *golden.Reference) *densebound.De
 	return d
 }
 
-func evaluate(t *testing.T, d *densebound.Dense, s golden.ReferenceStep) {
+func evaluate(t *testing.T, d *oracle.Dense, s golden.ReferenceStep) {
 	t.Helper()
 	b := model.Batch{Tokens: s.Tokens, Targets: s.Targets, Seqs: s.Seqs, InvN: 1 / float64(s.Valid)}
 	if err := d.Evaluate(context.Background(), b); err != nil {
@@ -113,12 +113,12 @@ type stepper struct {
 	t       *testing.T
 	be      kernels.Backend
 	r       *golden.Reference
-	d       *densebound.Dense
+	d       *oracle.Dense
 	opt     optim.Optimizer
 	moments map[string][]kernels.Tensor
 }
 
-func newStepper(t *testing.T, be kernels.Backend, r *golden.Reference, d *densebound.Dense) *stepper {
+func newStepper(t *testing.T, be kernels.Backend, r *golden.Reference, d *oracle.Dense) *stepper {
 	t.Helper()
 	opt, err := optim.New(r.Optimizer)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -45,25 +46,25 @@ func Start(c spec.Config, b kernels.Backend) (*Training, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Training{cancel: cancel, next: make(chan struct{}), done: make(chan train.Progress), end: make(chan struct{})}
 	c.Steps = spec.MaxSteps
-	parts := train.Parts{
+	parts := launch.Parts{
 		Backend: func(int) (kernels.Backend, error) { return b, nil },
-		Progress: func(p train.Progress) {
-			select {
-			case t.done <- p:
-			case <-ctx.Done():
-			}
-			select {
-			case <-t.next:
-			case <-ctx.Done():
-			}
-		},
+	}
+	parts.Progress = func(p train.Progress) {
+		select {
+		case t.done <- p:
+		case <-ctx.Done():
+		}
+		select {
+		case <-t.next:
+		case <-ctx.Done():
+		}
 	}
 	if c.Evidence == (spec.Evidence{}) {
 		parts.Keep = func(trace.Event) bool { return false }
 	}
 	go func() {
 		defer close(t.end)
-		_, t.err = train.Run(ctx, c, data.Default(), parts)
+		_, t.err = launch.Local(ctx, c, data.Default(), parts)
 	}()
 	if err := t.wait(); err != nil {
 		t.Close()

@@ -6,9 +6,9 @@ import (
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
@@ -35,7 +35,7 @@ func backend(t *testing.T) kernels.Backend {
 func TestSteps(t *testing.T) {
 	c, b := config(t, model.Groups{Tensor: 4, Data: 8}), backend(t)
 	c.Steps = 3
-	want, err := train.Run(t.Context(), c, data.Default(), train.Parts{Backend: func(int) (kernels.Backend, error) { return b, nil }})
+	want, err := launch.Local(t.Context(), c, data.Default(), launch.Parts{Backend: func(int) (kernels.Backend, error) { return b, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

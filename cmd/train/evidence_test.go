@@ -8,11 +8,12 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
-	"github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // judged trains with the arguments, and judges the history by all contracts.
@@ -27,7 +28,7 @@ func judged(t *testing.T, args ...string) (verdict contract.Verdict, ids, doubts
 		t.Fatal(err)
 	}
 	r, err := contracts.JudgeHistories(t.Context(), dir, contracts.All(), contracts.Options{
-		Options: contract.Options{Backend: "ref"}, Parts: train.Parts{Backend: open}, Oracle: bound.NewOracle(cli.Text)})
+		Options: suite.Options{Backend: "ref"}, Parts: launch.Parts{Backend: open}, Oracle: oracle.NewOracle(cli.Text)})
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}

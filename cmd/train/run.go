@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -196,7 +197,8 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		fmt.Fprintf(stderr, "train: %s\n", what)
 	}
 	p := newPrinter(stdout, stderr, c.Optimizer)
-	out, err := train.Run(ctx, c, text, train.Parts{Backend: open, Progress: p.progress, Checkpoints: ck, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)})
+	out, err := launch.Local(ctx, c, text, launch.Parts{Backend: open, Deadline: o.deadline, Keep: o.keep(c.Steps - 1),
+		Hooks: train.Hooks{Progress: p.progress, Checkpoints: ck}})
 	p.close()
 	if out != nil && out.History != nil && o.history != "" {
 		if e := out.History.Save(o.history); e != nil && err == nil {

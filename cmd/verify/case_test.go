@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
-	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 )
 
 // words splits a command line as a POSIX shell does, so far as lines to
@@ -40,7 +40,7 @@ func words(t *testing.T, line string) []string {
 }
 
 // parse gives the contracts and options that a command line asks for.
-func parse(t *testing.T, args []string) ([]*contract.Contract, contracts.Options) {
+func parse(t *testing.T, args []string) ([]*suite.Suite, contracts.Options) {
 	t.Helper()
 	var o options
 	f := pflag.NewFlagSet("verify", pflag.ContinueOnError)
@@ -63,7 +63,7 @@ func parse(t *testing.T, args []string) ([]*contract.Contract, contracts.Options
 }
 
 // described is all of a case that its runs compute; functions only show in keys.
-func described(cs contract.Case) map[string]any {
+func described(cs suite.Case) map[string]any {
 	out := map[string]any{"name": cs.Name, "clauses": cs.Clauses}
 	for role, r := range cs.Runs {
 		out[string(role)] = []any{r.Key, r.Config}

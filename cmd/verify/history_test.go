@@ -9,10 +9,10 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // record trains nano for a step on a plan and saves the history, as any trainer
@@ -31,7 +31,7 @@ func record(t *testing.T, dir, plans string, text data.Text) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := train.Run(t.Context(), c, text, train.Parts{Backend: open})
+	out, err := launch.Local(t.Context(), c, text, launch.Parts{Backend: open})
 	if err != nil {
 		t.Fatal(err)
 	}

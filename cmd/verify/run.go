@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
-	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 )
 
 // options are the flags.
@@ -124,8 +124,8 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 }
 
 // selected are the contracts that --contract names.
-func (o *options) selected() ([]*contract.Contract, error) {
-	var out []*contract.Contract
+func (o *options) selected() ([]*suite.Suite, error) {
+	var out []*suite.Suite
 	seen := map[string]bool{}
 	for _, id := range o.contracts {
 		if id == "all" {

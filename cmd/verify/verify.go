@@ -11,15 +11,16 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
-	"github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
 	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // verify runs or reads, judges and writes.
-func (o *options) verify(ctx context.Context, cs []*contract.Contract, stdout, stderr io.Writer) (int, error) {
+func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr io.Writer) (int, error) {
 	opts, err := o.driver(stderr)
 	if err != nil {
 		return cli.Usage, err
@@ -70,10 +71,10 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 		return contracts.Options{}, cli.AsUsage(err)
 	}
 	opts := contracts.Options{
-		Options: contract.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
+		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
 			Backend: o.backend, Text: text},
-		Case: o.name, Parts: train.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Memory: cli.Memory(),
-		Environment: report.Here(), Oracle: bound.NewOracle(cli.Text),
+		Case: o.name, Parts: launch.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Memory: cli.Memory(),
+		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	if o.history == "" {
 		opts.Environment.Backend = o.backend
@@ -88,7 +89,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 }
 
 // judged makes the report in the way that the flags ask for.
-func (o *options) judged(ctx context.Context, cs []*contract.Contract, opts contracts.Options) (*report.Report, error) {
+func (o *options) judged(ctx context.Context, cs []*suite.Suite, opts contracts.Options) (*report.Report, error) {
 	switch {
 	case o.history != "":
 		return contracts.JudgeHistories(ctx, o.history, cs, opts)

@@ -3,7 +3,7 @@
 package ckpt
 
 import (
-	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 )
 
@@ -29,9 +29,7 @@ func Contract() *contract.Contract {
 			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named.",
 				"refusal", contract.Integer, refused),
 		},
-		Judges:  cases.Canonical,
-		Cases:   list,
-		Mutants: mutants(),
+		Judges: compare.Canonical,
 	}
 }
 

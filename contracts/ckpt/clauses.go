@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // open reads both runs and the step at which the test run goes on. Where the
 // ranks do not say the same of it the pass doubts.
-func open(p *contract.Pass) (c *unsplit.Comparison, first int, ok bool) {
-	if c, ok = unsplit.Open(p); !ok {
+func open(p *contract.Pass) (c *compare.Comparison, first int, ok bool) {
+	if c, ok = compare.Open(p); !ok {
 		return nil, 0, false
 	}
 	first = -1
@@ -90,7 +90,7 @@ func counted(p *contract.Pass) {
 }
 
 // scalar compares a rank's scalar with the uninterrupted run's.
-func scalar(p *contract.Pass, c *unsplit.Comparison, rank, step int, what string) {
+func scalar(p *contract.Pass, c *compare.Comparison, rank, step int, what string) {
 	p.Expect(1)
 	got, ok := c.Test.Scalar(rank, step, what)
 	want, has := c.Control.Scalar(0, step, what)

@@ -5,13 +5,8 @@
 package contract
 
 import (
-	"context"
-
-	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // Class says how a clause compares.
@@ -38,22 +33,6 @@ type Contract struct {
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.
 	Control func(spec.Config) spec.Config
-	// Cases lists what to run at a level (1 seconds, 2 minutes, 3 soak).
-	Cases func(Options) []Case
-	// Mutants are broken runs; each names the clause that must catch it.
-	Mutants []Mutant
-}
-
-// Options narrow the cases of a contract; zero values mean the contract's own
-// choice.
-type Options struct {
-	Level   int
-	Plans   []string // plans to test, in plan.Parse's grammar
-	Config  string   // a named model configuration
-	Seed    uint64
-	Steps   int
-	Backend string
-	Text    data.Text // the training text of cases that are not golden
 }
 
 // Clause is one checkable sentence of a contract.
@@ -71,15 +50,6 @@ type Clause struct {
 	Check func(p *Pass)
 }
 
-// Case is one thing to run and judge: named runs whose histories the clauses
-// read together.
-type Case struct {
-	Name string // "nano dp=2", unique in its contract
-	Runs map[Role]Run
-	// Clauses that this case is evidence for; nil is all of the contract's.
-	Clauses []string
-}
-
 // Role names a run within a case.
 type Role string
 
@@ -90,39 +60,6 @@ const (
 	Again   Role = "again"   // the test once more
 	Other   Role = "other"   // the test with another seed
 )
-
-// Run makes one history. Key identifies its result: runs of equal keys are done
-// once and shared; an empty key is never shared.
-type Run struct {
-	Key string
-	// Alone asks that nothing else runs meanwhile: the run changes, or depends on,
-	// what belongs to the whole process, such as the number of threads.
-	Alone bool
-	// Config is the training run; where Do makes the history, the configuration that
-	// it trains, nil for a run that is not training.
-	Config *spec.Config
-	// Parts decorates the run's parts (mutants); nil leaves them.
-	Parts func(*train.Parts)
-	// Do makes the history of a run that is not training (a drill), or not training
-	// alone (one that is resumed).
-	Do func(ctx context.Context, env Env) (*trace.History, error)
-}
-
-// Env is what a run needs of its surroundings.
-type Env struct {
-	Parts train.Parts // how backends and communicators are made
-	Text  func(name string) (data.Text, error)
-}
-
-// Mutant is a broken run: Break changes a case's test run so that the clause it
-// names must be violated.
-type Mutant struct {
-	ID     string // "skip-block-reduction", unique in its contract
-	Clause string // the clause that must catch it
-	Says   string // what is broken, and the public bug it resembles
-	On     string // name of the case it is applied to
-	Break  func(*Case)
-}
 
 // Verdict is the outcome of a clause or contract. The zero value is
 // Inconclusive: no evidence is never a pass.

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-ml/lockstep/contracts/bound"
-	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
@@ -38,18 +38,18 @@ type kept struct {
 }
 
 // Options are those of level 1 on the default text.
-func Options() contract.Options {
-	return contract.Options{Level: 1, Text: data.Default()}
+func Options() suite.Options {
+	return suite.Options{Level: 1, Text: data.Default()}
 }
 
 // Oracle judges by the default text.
 func Oracle() contract.Oracle {
-	return bound.NewOracle(func(string) (data.Text, error) { return data.Default(), nil })
+	return oracle.NewOracle(func(string) (data.Text, error) { return data.Default(), nil })
 }
 
 // Evidence runs a case; runs of equal keys are made once. An error of a run is
 // returned beside what it recorded.
-func (r *Runner) Evidence(t testing.TB, c contract.Case) (contract.Evidence, error) {
+func (r *Runner) Evidence(t testing.TB, c suite.Case) (contract.Evidence, error) {
 	t.Helper()
 	e := contract.Evidence{Case: c.Name, Histories: map[contract.Role]*trace.History{}, Clauses: c.Clauses, Oracle: Oracle()}
 	var first error
@@ -82,7 +82,7 @@ func (r *Runner) keep(key string) *kept {
 }
 
 // do makes one history on the reference backend.
-func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
+func (r *Runner) do(t testing.TB, run suite.Run) (*trace.History, error) {
 	if run.Alone {
 		r.alone.Lock()
 		defer r.alone.Unlock()
@@ -90,7 +90,7 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 		r.alone.RLock()
 		defer r.alone.RUnlock()
 	}
-	parts := train.Parts{
+	parts := launch.Parts{
 		Backend:  func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, // quicker than ref, same bits
 		Deadline: 20 * time.Second,
 	}
@@ -98,9 +98,9 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 		run.Parts(&parts)
 	}
 	if run.Do != nil {
-		return run.Do(t.Context(), contract.Env{Parts: parts, Text: func(string) (data.Text, error) { return data.Default(), nil }})
+		return run.Do(t.Context(), suite.Env{Parts: parts, Text: func(string) (data.Text, error) { return data.Default(), nil }})
 	}
-	out, err := train.Run(t.Context(), *run.Config, data.Default(), parts)
+	out, err := launch.Local(t.Context(), *run.Config, data.Default(), parts)
 	if out == nil {
 		return nil, err
 	}
@@ -109,10 +109,10 @@ func (r *Runner) do(t testing.TB, run contract.Run) (*trace.History, error) {
 
 // Cases are a contract's at level 1; under the race detector every fourth of
 // them.
-func Cases(c *contract.Contract) []contract.Case { return race.Some(4, c.Cases(Options())) }
+func Cases(c *suite.Suite) []suite.Case { return race.Some(4, c.Cases(Options())) }
 
 // Held runs all cases of a contract and fails unless every clause holds.
-func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case) []contract.Result {
+func (r *Runner) Held(t *testing.T, c *suite.Suite, cases []suite.Case) []contract.Result {
 	t.Helper()
 	var all []contract.Evidence
 	for _, cs := range cases {
@@ -122,9 +122,9 @@ func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case)
 		}
 		all = append(all, e)
 	}
-	results := contract.Judge(c, all)
+	results := contract.Judge(c.Contract, all)
 	for _, res := range results {
-		if !slices.ContainsFunc(cases, func(cs contract.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, res.Clause.ID) }) {
+		if !slices.ContainsFunc(cases, func(cs suite.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, res.Clause.ID) }) {
 			continue
 		}
 		if v := res.Verdict(); v != contract.Held {
@@ -138,7 +138,7 @@ func (r *Runner) Held(t *testing.T, c *contract.Contract, cases []contract.Case)
 // Mutants runs every mutant, under the race detector the first of each clause,
 // and fails unless its clause is violated. It returns nothing: what else a mutant
 // violates is its own affair.
-func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
+func (r *Runner) Mutants(t *testing.T, c *suite.Suite) {
 	seen := map[string]bool{} // clauses
 	for _, m := range c.Mutants {
 		if race.Enabled && seen[m.Clause] {
@@ -148,7 +148,7 @@ func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
 		cases := c.Cases(Options()) // anew: Break changes them
 		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(cases, func(cs contract.Case) bool { return cs.Name == m.On })
+			i := slices.IndexFunc(cases, func(cs suite.Case) bool { return cs.Name == m.On })
 			if i < 0 {
 				t.Fatalf("no case %q", m.On)
 			}
@@ -160,7 +160,7 @@ func (r *Runner) Mutants(t *testing.T, c *contract.Contract) {
 // OnPlan runs a contract on a plan that its cases do not have: every clause
 // holds, and the named mutants are caught there too, on the configuration that
 // they are made for.
-func (r *Runner) OnPlan(t *testing.T, c *contract.Contract, plan string, mutants ...string) {
+func (r *Runner) OnPlan(t *testing.T, c *suite.Suite, plan string, mutants ...string) {
 	o := Options()
 	o.Plans = []string{plan}
 	t.Run(plan, func(t *testing.T) {
@@ -168,14 +168,14 @@ func (r *Runner) OnPlan(t *testing.T, c *contract.Contract, plan string, mutants
 		r.Held(t, c, short(c.Cases(o), o))
 		for _, id := range mutants {
 			t.Run(id, func(t *testing.T) {
-				i := slices.IndexFunc(c.Mutants, func(m contract.Mutant) bool { return m.ID == id })
+				i := slices.IndexFunc(c.Mutants, func(m suite.Mutant) bool { return m.ID == id })
 				if i < 0 {
 					t.Fatal("no such mutant")
 				}
 				m := c.Mutants[i]
 				config, _, _ := strings.Cut(m.On, " ")
 				cases := short(c.Cases(o), o) // anew: Break changes them
-				at := slices.IndexFunc(cases, func(cs contract.Case) bool { return strings.HasPrefix(cs.Name, config+" ") })
+				at := slices.IndexFunc(cases, func(cs suite.Case) bool { return strings.HasPrefix(cs.Name, config+" ") })
 				if at < 0 {
 					t.Fatalf("no case of %s", config)
 				}
@@ -186,26 +186,26 @@ func (r *Runner) OnPlan(t *testing.T, c *contract.Contract, plan string, mutants
 }
 
 // short cuts the sequences of cases, which decide how long the oracle takes.
-func short(all []contract.Case, o contract.Options) []contract.Case {
+func short(all []suite.Case, o suite.Options) []suite.Case {
 	for _, cs := range all {
 		for role, run := range cs.Runs {
 			cfg := *run.Config
 			cfg.Model.SeqLen = 11
-			cs.Runs[role] = cases.Run(cfg, o)
+			cs.Runs[role] = suite.Train(cfg, o)
 		}
 	}
 	return all
 }
 
 // mutant breaks a case; the mutant's clause must be violated.
-func (r *Runner) mutant(t *testing.T, c *contract.Contract, broken contract.Case, m contract.Mutant) {
+func (r *Runner) mutant(t *testing.T, c *suite.Suite, broken suite.Case, m suite.Mutant) {
 	t.Helper()
 	m.Break(&broken)
 	e, err := r.Evidence(t, broken)
 	if err != nil {
 		t.Logf("the run ended early: %v", err)
 	}
-	for _, res := range contract.Judge(c, []contract.Evidence{e}) {
+	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
 		if res.Clause.ID != m.Clause {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -59,16 +60,16 @@ func with(e contract.Evidence, role contract.Role, h *trace.History) contract.Ev
 }
 
 // Verdicts judges one piece of evidence: verdict by clause number.
-func Verdicts(c *contract.Contract, e contract.Evidence) map[string]contract.Result {
+func Verdicts(c *suite.Suite, e contract.Evidence) map[string]contract.Result {
 	out := map[string]contract.Result{}
-	for _, res := range contract.Judge(c, []contract.Evidence{e}) {
+	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
 		out[res.Clause.ID[len(c.ID)+1:]] = res
 	}
 	return out
 }
 
 // Want fails unless the clauses, given by number, have the verdict.
-func Want(t testing.TB, c *contract.Contract, e contract.Evidence, want contract.Verdict, clauses ...string) {
+func Want(t testing.TB, c *suite.Suite, e contract.Evidence, want contract.Verdict, clauses ...string) {
 	t.Helper()
 	all := Verdicts(c, e)
 	for _, n := range clauses {

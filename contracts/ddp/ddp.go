@@ -3,15 +3,15 @@
 package ddp
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // subject is plans with data-parallel replicas, and the single worker that all of
 // them are compared with.
-var subject = unsplit.Subject{
+var subject = compare.Subject{
 	About: func(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 },
 	Lacks: "has no data-parallel replicas",
 }
@@ -24,9 +24,7 @@ func Contract() *contract.Contract {
 		Statement: "After all-reduce and optimizer step all workers hold identical weights, the ones that a single worker gets from the same global batch.",
 		Doc:       doc,
 		Clauses:   clauses(),
-		Cases:     list,
 		Judges:    subject.About,
-		Mutants:   mutants(),
 	}
 }
 
@@ -41,11 +39,11 @@ func clauses() []*contract.Clause {
 			"digest (weight, moments), scalar (counter), span, diff; in ZeRO stage 3 gather (use)", contract.Exact, updated),
 		c("3", "Every logical worker's gradient enters exactly one reduction per unit and step, over exactly the ranks that replicate the unit, issued while the backward pass still runs.",
 			"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, reduced),
-		onestep.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
+		bounded.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, single)),
 		c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
 			"comm", contract.Integer, ordered),
-		onestep.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
+		bounded.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
 			"changed, unmoved of the test and the control run, captured elements", contract.Exact, progressed)),
 		c("7", "No gradient, weight, moment or loss is NaN or infinite, and no step is skipped; otherwise the first producer is named.",
 			"digest, scalar (loss), skip", contract.Integer, finite),

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -35,7 +35,7 @@ func progressed(p *contract.Pass) {
 		if !r.Config.Evidence.Capture || r == c.Test && r.Exact() {
 			continue
 		}
-		replicas := onestep.Replicas(r)
+		replicas := bounded.Replicas(r)
 		for step := range r.Config.Steps {
 			for _, m := range replicas {
 				moved(p, r, m, step)
@@ -46,7 +46,7 @@ func progressed(p *contract.Pass) {
 
 // changed compares which elements of a tensor a step changed with the control's:
 // slices must add up to them, and copies of one slice must agree.
-func changed(p *contract.Pass, c *unsplit.Comparison, step int, t evidence.Tensor) {
+func changed(p *contract.Pass, c *compare.Comparison, step int, t evidence.Tensor) {
 	n := c.Expected(trace.Grad, t.Name) // changes are recorded where gradients are owned
 	p.Expect(n)
 	control := c.Control.Changes(c.Control.Held()[t.Name], step)
@@ -85,7 +85,7 @@ func sameChange(a, b trace.Event) bool {
 
 // unmoved compares the elements that still have their initial bits at the end
 // with the control's, each copy or slice by itself.
-func unmoved(p *contract.Pass, c *unsplit.Comparison, t evidence.Tensor) {
+func unmoved(p *contract.Pass, c *compare.Comparison, t evidence.Tensor) {
 	last, n := c.Test.Config.Steps-1, c.Expected(trace.Weight, t.Name)
 	p.Expect(n)
 	control := c.Control.Unmoved(c.Control.Held()[t.Name])
@@ -135,9 +135,9 @@ func firstOutside(a, b [][2]int64) int64 {
 // moved recomputes a captured step from the run's own weights, moments and
 // reduced gradient: exactly the elements that the recomputed update changes
 // may have changed, and all of them must.
-func moved(p *contract.Pass, r *evidence.Run, m onestep.Replica, step int) {
+func moved(p *contract.Pass, r *evidence.Run, m bounded.Replica, step int) {
 	p.Expect(len(r.Params))
-	s, ok := onestep.Captured(r, m, step)
+	s, ok := bounded.Captured(r, m, step)
 	if !ok {
 		return
 	}

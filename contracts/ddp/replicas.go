@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -84,7 +84,7 @@ func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []e
 				copies[h.Rank] = e
 			}
 		}
-		onestep.Dissent(p, r, step, what, copies)
+		bounded.Dissent(p, r, step, what, copies)
 	}
 }
 
@@ -119,7 +119,7 @@ func gathered(p *contract.Pass, r *evidence.Run, step int) {
 				}
 				p.Expect(len(group))
 				p.Saw(len(copies))
-				onestep.Dissent(p, r, step, "gathered "+u.Name, copies)
+				bounded.Dissent(p, r, step, "gathered "+u.Name, copies)
 			}
 		}
 	}

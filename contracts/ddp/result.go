@@ -1,8 +1,8 @@
 package ddp
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -15,7 +15,7 @@ func single(p *contract.Pass) {
 		return
 	}
 	if !c.Test.Exact() {
-		onestep.Judge(p, c.Test, nil)
+		bounded.Judge(p, c.Test, nil)
 		c.Scalars(nil, trace.LR)
 		return
 	}

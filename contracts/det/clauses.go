@@ -14,6 +14,13 @@ import (
 	"github.com/lockstep-ml/lockstep/golden"
 )
 
+// GoldenPrefix begins the names of the golden cases; the rest is the name of the
+// golden run.
+const GoldenPrefix = "golden "
+
+// OneThread is the role of the run on one thread.
+const OneThread contract.Role = "one thread"
+
 // same is clause 1: every digest and every scalar of two runs.
 func same(p *contract.Pass) {
 	a, ok := evidence.Read(p, contract.Test)
@@ -170,7 +177,7 @@ func fingerprinted(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	name, ok := strings.CutPrefix(p.Case, goldenPrefix)
+	name, ok := strings.CutPrefix(p.Case, GoldenPrefix)
 	if !ok {
 		p.Doubt("case %q is no golden run", p.Case)
 		return

@@ -26,8 +26,6 @@ func Contract() *contract.Contract {
 			c("5", "The learning rate of every optimizer step is the recorded one, through warm-up and cosine to beyond the horizon.",
 				"scalar (lr); golden/schedules", scheduled),
 		},
-		Cases:   list,
-		Mutants: mutants(),
 	}
 }
 

@@ -4,38 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockstep-ml/lockstep/contracts/cases"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/plan"
-	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/golden"
 )
 
-// schedulePrefix begins the names of the cases that run a recorded schedule.
-const schedulePrefix = "schedule "
-
-// schedules are runs of the recorded schedules to beyond their horizons, of a
-// model so small that all those steps cost nothing.
-func schedules(o contract.Options) []contract.Case {
-	own := contract.Options{Text: data.Default(), Backend: o.Backend}
-	var out []contract.Case
-	for _, v := range golden.ScheduleVariants() {
-		cfg, err := cases.Preset("nano", own, v.Steps)
-		if err != nil {
-			return []contract.Case{cases.Broken("schedules", err)}
-		}
-		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, spec.Evidence{}
-		out = append(out, contract.Case{
-			Name: schedulePrefix + v.Name, Clauses: []string{"C-DET-001.5"},
-			Runs: map[contract.Role]contract.Run{contract.Test: cases.Run(cfg, own)},
-		})
-	}
-	return out
-}
+// SchedulePrefix begins the names of the cases that run a recorded schedule.
+const SchedulePrefix = "schedule "
 
 // scheduled is clause 5: every rank has the recorded learning rate in every step.
 func scheduled(p *contract.Pass) {
@@ -43,7 +19,7 @@ func scheduled(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	name, ok := strings.CutPrefix(p.Case, schedulePrefix)
+	name, ok := strings.CutPrefix(p.Case, SchedulePrefix)
 	if !ok {
 		p.Doubt("case %q runs no recorded schedule", p.Case)
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -176,7 +177,7 @@ func Reseal(dir string) error {
 
 // atStart calls f once on one rank (on all, if rank is negative), for each of its
 // model parts, before the first step.
-func atStart(p *train.Parts, rank int, f func(rank int, u parallel.Updater)) {
+func atStart(p *launch.Parts, rank int, f func(rank int, u parallel.Updater)) {
 	onUpdater(p, func(r int, u parallel.Updater) parallel.Updater {
 		if rank >= 0 && r != rank {
 			return u
@@ -203,7 +204,7 @@ func (s *starting) Begin(step int) {
 // DropMoments clears the moments before the first step, after they were loaded,
 // on all ranks.
 func DropMoments() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		atStart(p, -1, func(rank int, u parallel.Updater) {
 			for _, piece := range u.Pieces() {
@@ -252,7 +253,7 @@ func (h *initial) Begin(step int) {
 // InitialHead leaves a rank of the last stage, which has no embedding, with the
 // initial weights of its tied head when the first step begins.
 func InitialHead(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onUpdater(p, func(r int, u parallel.Updater) parallel.Updater {
 			if r != rank {
@@ -265,7 +266,7 @@ func InitialHead(rank int) Fault {
 
 // ShiftData gives every rank the sequences of another step.
 func ShiftData(by int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSource(p, func(_ int, s train.Source) train.Source {
 			return sourceFunc(func(step, worker, workers int) ([]data.Sequence, []int64) {
 				return s.Sequences(step+by, worker, workers)

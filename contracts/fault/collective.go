@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -12,7 +12,7 @@ import (
 type reduction func(ctx context.Context, x kernels.Tensor, op kernels.Op) error
 
 // onAllReduce decorates every all-reduce of every rank.
-func onAllReduce(p *train.Parts, decorate func(rank int, be func() kernels.Backend, c comm.Communicator, next reduction) reduction) {
+func onAllReduce(p *launch.Parts, decorate func(rank int, be func() kernels.Backend, c comm.Communicator, next reduction) reduction) {
 	memory := watch(p)
 	onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
 		be := func() kernels.Backend { return memory.of(rank) }
@@ -22,7 +22,7 @@ func onAllReduce(p *train.Parts, decorate func(rank int, be func() kernels.Backe
 
 // LoseContribution clears one rank's elements before every sum.
 func LoseContribution(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onAllReduce(p, func(r int, be func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 				if r == rank && op == kernels.Sum {
@@ -36,7 +36,7 @@ func LoseContribution(rank int) Fault {
 
 // LoseTail reduces only as many elements as the ranks divide evenly.
 func LoseTail() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onAllReduce(p, func(_ int, _ func() kernels.Backend, c comm.Communicator, next reduction) reduction {
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 				return next(ctx, x.Range(0, x.Len()-x.Len()%c.Size()), op)
@@ -48,7 +48,7 @@ func LoseTail() Fault {
 // TrimToPeers reduces n elements where n+1 are given, as a transport that takes
 // the smallest of the ranks' sizes does.
 func TrimToPeers(n int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onAllReduce(p, func(_ int, _ func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 				if x.Len() == n+1 {
@@ -63,7 +63,7 @@ func TrimToPeers(n int) Fault {
 // FlipAfter flips a bit of the last element that one rank gets from its n-th
 // all-reduce (from 0; empty ones are not counted).
 func FlipAfter(rank, n int, bit uint) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onAllReduce(p, func(r int, be func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
 			calls := 0
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
@@ -82,7 +82,7 @@ func FlipAfter(rank, n int, bit uint) Fault {
 
 // ReverseTree adds the ranks in descending order.
 func ReverseTree() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onAllReduce(p, func(_ int, _ func() kernels.Backend, c comm.Communicator, _ reduction) reduction {
 			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 				back, err := c.Split(ctx, 0, -c.Rank())
@@ -112,7 +112,7 @@ func (s *subgroups) Split(ctx context.Context, color, key int) (comm.Communicato
 
 // RootOfWorld makes sub-groups broadcast from the rank after the one asked for.
 func RootOfWorld() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &subgroups{c, func(sub comm.Communicator) comm.Communicator {
 				return &hooked{Communicator: sub, broadcast: func(ctx context.Context, x kernels.Tensor, root int) error {
@@ -139,7 +139,7 @@ func (s *scattering) ReduceScatter(ctx context.Context, dst, src kernels.Tensor,
 // OverwriteInPlace clears the output of a reduce-scatter before the input is
 // read, which shows where the output is part of the input.
 func OverwriteInPlace() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
 			return &scattering{c, func() kernels.Backend { return memory.of(rank) }}

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -52,7 +52,7 @@ func (o occurrences) step(ctx context.Context) (unit string, step int) {
 
 // onReduction replaces the reduction of one unit in one step (in every step, if
 // step is negative) on all ranks.
-func onReduction(p *train.Parts, unit string, step int, f func(rank int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error) {
+func onReduction(p *launch.Parts, unit string, step int, f func(rank int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error) {
 	onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
 		seen := occurrences{}
 		return &hooked{Communicator: c, allReduce: func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
@@ -66,14 +66,14 @@ func onReduction(p *train.Parts, unit string, step int, f func(rank int, c comm.
 
 // SkipReduction leaves a unit's gradient of one step local on all ranks.
 func SkipReduction(unit string, step int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onReduction(p, unit, step, func(int, comm.Communicator, context.Context, kernels.Tensor, kernels.Op) error { return nil })
 	}
 }
 
 // ReduceTwice reduces a unit's gradient of one step twice on all ranks.
 func ReduceTwice(unit string, step int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onReduction(p, unit, step, func(_ int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			if err := c.AllReduce(ctx, x, op); err != nil {
 				return err
@@ -85,7 +85,7 @@ func ReduceTwice(unit string, step int) Fault {
 
 // SubGroup reduces a unit's gradient of one step within pairs of ranks only.
 func SubGroup(unit string, step int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onReduction(p, unit, step, func(rank int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			pair, err := c.Split(ctx, rank/2, rank)
 			if err != nil {
@@ -100,7 +100,7 @@ func SubGroup(unit string, step int) Fault {
 // OtherTree adds the ranks' gradients of a unit in another order: the tree over
 // the ranks in bit-reversed order, as halving from the far distance does.
 func OtherTree(unit string) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onReduction(p, unit, -1, func(_ int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			far, err := c.Split(ctx, 0, reversed(c.Rank(), c.Size()))
 			if err != nil {
@@ -123,7 +123,7 @@ func reversed(i, n int) int {
 
 // Unbroadcast swallows every broadcast.
 func Unbroadcast() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, broadcast: func(context.Context, kernels.Tensor, int) error { return nil }}
 		})
@@ -133,7 +133,7 @@ func Unbroadcast() Fault {
 // MeanOfMeans gives every rank size times its own token count instead of the
 // sum over ranks: each rank then weighs its own mean by 1/size.
 func MeanOfMeans() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {
 				if comm.LabelOf(ctx).Tensor != names.Tokens {
@@ -155,7 +155,7 @@ func MeanOfMeans() Fault {
 // Swap makes one rank reduce two units of equal size in the opposite order in
 // one step: first is reduced before second on all other ranks.
 func Swap(rank int, first, second string, step int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(r int, c comm.Communicator) comm.Communicator {
 			if r != rank {
 				return c
@@ -183,7 +183,7 @@ func Swap(rank int, first, second string, step int) Fault {
 // FlipBit delivers the reduced gradient of a unit, in one step, to one rank (to
 // all, if rank is negative) with one bit of one element flipped.
 func FlipBit(rank int, unit string, step, element int, bit uint) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onReduction(p, unit, step, func(r int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			if err := c.AllReduce(ctx, x, op); err != nil || (rank >= 0 && r != rank) {
@@ -208,7 +208,7 @@ func flip(be kernels.Backend, x kernels.Tensor, bit uint) error {
 // SwapTensors makes one rank pack and unpack two neighbours of n elements each,
 // from element first of a unit's gradient, in the opposite order, in all steps.
 func SwapTensors(rank int, unit string, first, n int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onReduction(p, unit, -1, func(r int, c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			if r != rank {

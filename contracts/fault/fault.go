@@ -1,5 +1,5 @@
 // Package fault breaks training runs from outside: every fault is a change of
-// train.Parts that decorates a communicator, backend, optimizer, source or a
+// launch.Parts that decorates a communicator, backend, optimizer, source or a
 // rank's configuration. Decorators embed what they decorate, so whatever they
 // do not break passes through. Production code knows none of them.
 //
@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -19,11 +20,11 @@ import (
 )
 
 // Fault changes the parts that a run is made of.
-type Fault func(*train.Parts)
+type Fault func(*launch.Parts)
 
 // All applies several faults in order; later ones decorate earlier ones.
 func All(faults ...Fault) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		for _, f := range faults {
 			f(p)
 		}
@@ -31,7 +32,7 @@ func All(faults ...Fault) Fault {
 }
 
 // onComm decorates every rank's data-parallel communicators and its world.
-func onComm(p *train.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
+func onComm(p *launch.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
 	before := p.Comm
 	p.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
 		if before != nil {
@@ -45,7 +46,7 @@ func onComm(p *train.Parts, decorate func(rank int, c comm.Communicator) comm.Co
 }
 
 // onBackend decorates every rank's backend.
-func onBackend(p *train.Parts, decorate func(rank int, be kernels.Backend) kernels.Backend) {
+func onBackend(p *launch.Parts, decorate func(rank int, be kernels.Backend) kernels.Backend) {
 	before := p.Backend
 	p.Backend = func(rank int) (kernels.Backend, error) {
 		be, err := before(rank)
@@ -57,7 +58,7 @@ func onBackend(p *train.Parts, decorate func(rank int, be kernels.Backend) kerne
 }
 
 // onOptimizer decorates every rank's optimizer.
-func onOptimizer(p *train.Parts, decorate func(rank int, o optim.Optimizer) optim.Optimizer) {
+func onOptimizer(p *launch.Parts, decorate func(rank int, o optim.Optimizer) optim.Optimizer) {
 	before := p.Optimizer
 	p.Optimizer = func(rank int, o optim.Optimizer) optim.Optimizer {
 		if before != nil {
@@ -68,7 +69,7 @@ func onOptimizer(p *train.Parts, decorate func(rank int, o optim.Optimizer) opti
 }
 
 // onSource decorates every rank's data.
-func onSource(p *train.Parts, decorate func(rank int, s train.Source) train.Source) {
+func onSource(p *launch.Parts, decorate func(rank int, s train.Source) train.Source) {
 	before := p.Source
 	p.Source = func(rank int, s train.Source) train.Source {
 		if before != nil {
@@ -80,7 +81,7 @@ func onSource(p *train.Parts, decorate func(rank int, s train.Source) train.Sour
 
 // Config changes what a rank believes the configuration to be.
 func Config(change func(rank int, c *spec.Config)) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Config
 		p.Config = func(rank int, c spec.Config) spec.Config {
 			if before != nil {
@@ -127,7 +128,7 @@ type backends struct {
 	byRank map[int]kernels.Backend
 }
 
-func watch(p *train.Parts) *backends {
+func watch(p *launch.Parts) *backends {
 	b := &backends{byRank: map[int]kernels.Backend{}}
 	onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
 		b.mu.Lock()

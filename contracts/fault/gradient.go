@@ -6,18 +6,18 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // onUpdater decorates the owner of each of every rank's model parts.
-func onUpdater(p *train.Parts, decorate func(rank int, u parallel.Updater) parallel.Updater) {
+func onUpdater(p *launch.Parts, decorate func(rank int, u parallel.Updater) parallel.Updater) {
 	before := p.Updater
 	p.Updater = func(rank int, u parallel.Updater) parallel.Updater {
 		if before != nil {
@@ -39,7 +39,7 @@ func Plant(c spec.Config, step, worker int, value float32) Fault {
 			at = c.Plan.Dims().Rank(names.Coord{DP: dp})
 		}
 	}
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		a := a // of one run, and in it of one rank's goroutine
 		onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
 			if rank != at {
@@ -110,7 +110,7 @@ func (p *planting) MatMulTN(c, a, b kernels.Tensor) {
 
 // onNorm follows the sum of squares over all ranks: change gets what a rank
 // holds of it, before or after the sum.
-func onNorm(p *train.Parts, before, after func(rank int, c comm.Communicator, ctx context.Context, x []uint64) error) {
+func onNorm(p *launch.Parts, before, after func(rank int, c comm.Communicator, ctx context.Context, x []uint64) error) {
 	onGroup(p, names.World, func(rank int, c comm.Communicator) comm.Communicator {
 		return &hooked{Communicator: c, allReduceInt: func(ctx context.Context, x []uint64, op kernels.Op) error {
 			norm := comm.LabelOf(ctx).Tensor == trace.Norm
@@ -129,7 +129,7 @@ func onNorm(p *train.Parts, before, after func(rank int, c comm.Communicator, ct
 
 // NormOfFirst makes the norm one of the first rank's squares alone, on all ranks.
 func NormOfFirst() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onNorm(p, func(rank int, _ comm.Communicator, _ context.Context, x []uint64) error {
 			if rank > 0 {
 				clear(x)
@@ -142,7 +142,7 @@ func NormOfFirst() Fault {
 // NormTwice sums the squares over all ranks once more, although they are the
 // sum already.
 func NormTwice() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onNorm(p, nil, func(_ int, c comm.Communicator, ctx context.Context, x []uint64) error {
 			return c.AllReduceInt(ctx, x, kernels.Sum)
 		})
@@ -152,7 +152,7 @@ func NormTwice() Fault {
 // StepAnyway makes one rank take a norm that is not finite for 0, so that it
 // steps where the others do not.
 func StepAnyway(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onNorm(p, nil, func(r int, _ comm.Communicator, _ context.Context, x []uint64) error {
 			if sum := (kernels.SquareSum)(x); r == rank && sum[kernels.SquareInf]+sum[kernels.SquareNaN] > 0 {
 				clear(x)
@@ -183,7 +183,7 @@ func (p *perRank[T]) at(rank int) *T {
 
 // CountSkipped makes all ranks count a skipped step as an optimizer step.
 func CountSkipped() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		var steps perRank[int]
 		p.Counter = func(rank, _ int) int {
 			n := steps.at(rank)
@@ -205,7 +205,7 @@ func (b *begun) Begin(step int) {
 }
 
 // onStep changes what every rank's optimizer is told, given the step of the data.
-func onStep(p *train.Parts, change func(step int, s *optim.Step)) {
+func onStep(p *launch.Parts, change func(step int, s *optim.Step)) {
 	var steps perRank[int]
 	onUpdater(p, func(rank int, u parallel.Updater) parallel.Updater { return &begun{u, steps.at(rank)} })
 	onOptimizer(p, func(rank int, o optim.Optimizer) optim.Optimizer {
@@ -219,7 +219,7 @@ func onStep(p *train.Parts, change func(step int, s *optim.Step)) {
 // Rate gives the optimizer of every rank a learning rate by the step of the
 // data, whatever its own step.
 func Rate(of func(step int) float64) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onStep(p, func(step int, s *optim.Step) { s.LR = of(step) })
 	}
 }
@@ -235,7 +235,7 @@ func (b *biasless) ColumnSum(dst, x kernels.Tensor) {
 
 // LoseBiasGrads leaves the gradients of all biases 0.
 func LoseBiasGrads() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(_ int, be kernels.Backend) kernels.Backend { return &biasless{be} })
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -23,7 +24,7 @@ func (m *matmul) MatMulNT(c, a, b kernels.Tensor, groups []int) {
 
 // afterMatMul calls f once on one rank, after its n-th product of a row-major
 // matrix with a transposed one (MatMulNT; n from 0, empty products not counted).
-func afterMatMul(p *train.Parts, rank, n int, f func(be kernels.Backend, c kernels.Tensor)) {
+func afterMatMul(p *launch.Parts, rank, n int, f func(be kernels.Backend, c kernels.Tensor)) {
 	onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 		if r != rank {
 			return be
@@ -43,7 +44,7 @@ func afterMatMul(p *train.Parts, rank, n int, f func(be kernels.Backend, c kerne
 
 // NaN writes a NaN into the result of one rank's n-th matrix product.
 func NaN(rank, n int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		afterMatMul(p, rank, n, func(be kernels.Backend, c kernels.Tensor) {
 			be.Write(kernels.Tensor{Buf: c.Buf, Off: c.Off, Rows: 1, Cols: 1, Stride: 1}, []float32{float32(math.NaN())})
 		})
@@ -53,7 +54,7 @@ func NaN(rank, n int) Fault {
 // Corrupt flips one bit of the first element of one rank's n-th matrix product,
 // as a faulty unit of a processor does.
 func Corrupt(rank, n int, bit uint) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		afterMatMul(p, rank, n, func(be kernels.Backend, c kernels.Tensor) {
 			// A read error is a fault of the device, which shows by itself.
 			_ = flip(be, kernels.Tensor{Buf: c.Buf, Off: c.Off, Rows: 1, Cols: 1, Stride: 1}, bit)
@@ -63,7 +64,7 @@ func Corrupt(rank, n int, bit uint) Fault {
 
 // CorruptIf is Corrupt as long as the condition holds when it is time.
 func CorruptIf(condition func() bool, rank, n int, bit uint) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		afterMatMul(p, rank, n, func(be kernels.Backend, c kernels.Tensor) {
 			if condition() {
 				_ = flip(be, kernels.Tensor{Buf: c.Buf, Off: c.Off, Rows: 1, Cols: 1, Stride: 1}, bit)
@@ -76,7 +77,7 @@ func CorruptIf(condition func() bool, rank, n int, bit uint) Fault {
 // at least so many elements. The kernels that touch optimizer state take turns
 // on it, so that a moment may be shared without a data race.
 func ShareBuffer(a, b, n, elements int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		s := &shared{n: n, elements: elements, ready: make(chan struct{})}
 		onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
 			switch rank {
@@ -161,7 +162,7 @@ func (u *updates) Update(be kernels.Backend, w, g kernels.Tensor, moments []kern
 // FirstHalf updates only the first half of the elements that each call of the
 // optimizer is given, as a loop bound of rows instead of elements does.
 func FirstHalf() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onOptimizer(p, func(_ int, o optim.Optimizer) optim.Optimizer {
 			return &updates{o, func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step) {
 				n := w.Len() / 2
@@ -178,7 +179,7 @@ func FirstHalf() Fault {
 // Counter shifts the step number that the optimizer of one rank (of all, if
 // rank is negative) believes in.
 func Counter(rank, by int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onOptimizer(p, func(r int, o optim.Optimizer) optim.Optimizer {
 			if rank >= 0 && r != rank {
 				return o
@@ -201,7 +202,7 @@ func (f sourceFunc) Sequences(step, worker, workers int) ([]data.Sequence, []int
 // SameShard makes one rank read the shard of rank 0: the logical workers that
 // rank 0 of size ranks computes.
 func SameShard(rank, size int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSource(p, func(r int, s train.Source) train.Source {
 			if r != rank {
 				return s
@@ -215,7 +216,7 @@ func SameShard(rank, size int) Fault {
 
 // DropSequence loses the last sequence of one logical worker in every step.
 func DropSequence(worker int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSource(p, func(_ int, s train.Source) train.Source {
 			return sourceFunc(func(step, w, workers int) ([]data.Sequence, []int64) {
 				seqs, ids := s.Sequences(step, w, workers)

@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/parallel"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Cut changes how ranks cut their state; segs is a copy.
 func Cut(change func(rank int, segs []parallel.Segment)) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Segments
 		p.Segments = func(rank int, segs []parallel.Segment) []parallel.Segment {
 			if before != nil {
@@ -57,7 +57,7 @@ func SecondOwner(segment string, rank, owner int) Fault {
 				segs[i].Bounds = bounds
 			}
 		}),
-		func(p *train.Parts) {
+		func(p *launch.Parts) {
 			onComm(p, func(r int, c comm.Communicator) comm.Communicator {
 				if r != rank {
 					return c
@@ -100,7 +100,7 @@ func NoOwner(segment string) Fault {
 // OtherRoot broadcasts everything, after the initial weights, from the rank
 // after its owner.
 func OtherRoot() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, broadcast: func(ctx context.Context, x kernels.Tensor, root int) error {
 				if comm.LabelOf(ctx).Step >= 0 {

@@ -5,17 +5,17 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // OtherGroup reduces a unit's gradient of one step over the ranks of another
 // group ("tp") than the data-parallel one, on all ranks.
 func OtherGroup(group names.Axis, unit string, step int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		var mu sync.Mutex
 		others := map[int]comm.Communicator{} // by rank: the operation must not meet the group's own
 		before := p.Comm
@@ -93,7 +93,7 @@ func (l *late) Finish(ctx context.Context) error {
 // LateReductions makes every rank hold its reductions back until its backward
 // pass has ended: the numbers stay right, and nothing overlaps.
 func LateReductions() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Updater
 		p.Updater = func(rank int, u parallel.Updater) parallel.Updater {
 			if before != nil {

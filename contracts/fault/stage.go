@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -48,7 +49,7 @@ func (p *piped) Recv(ctx context.Context, x kernels.Tensor, from int) error {
 // SkipMessages swallows messages of one label ("tied gradient") on both sides:
 // receivers keep what is in their buffers.
 func SkipMessages(label string) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onGroup(p, names.PP, func(_ int, c comm.Communicator) comm.Communicator {
 			skip := func(next func(context.Context, kernels.Tensor, int) error) func(context.Context, kernels.Tensor, int) error {
 				return func(ctx context.Context, x kernels.Tensor, peer int) error {
@@ -66,7 +67,7 @@ func SkipMessages(label string) Fault {
 // SwapMessages makes one rank send its n-th message (from 0) after the next one,
 // which must be of equal length and follow without a receive between.
 func SwapMessages(rank, n int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onGroup(p, names.PP, func(r int, c comm.Communicator) comm.Communicator {
 			if r != rank {
@@ -108,7 +109,7 @@ func (b *backends) lend(rank int, v []float32, f func(kernels.Tensor) error) err
 // than the longest before it, what that one was: the receive buffer was made
 // once, and the shorter message goes elsewhere.
 func StaleReceive(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onGroup(p, names.PP, func(r int, c comm.Communicator) comm.Communicator {
 			if r != rank {
@@ -136,7 +137,7 @@ func StaleReceive(rank int) Fault {
 // shorter ones get a sequence without targets, and messages between stages have
 // one length, elements.
 func FixedShape(sequences, elements int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onSource(p, func(rank int, s train.Source) train.Source {
 			if rank == 0 {
@@ -222,7 +223,7 @@ func (f *forgetful) MatMulTN(c, a, b kernels.Tensor) {
 // LoseGradients loses weight gradients [from, to) of one rank, counted in the
 // order of its backward passes: seven matrices a block and micro-batch.
 func LoseGradients(rank, from, to int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 			if r != rank {
 				return be
@@ -233,7 +234,7 @@ func LoseGradients(rank, from, to int) Fault {
 }
 
 // onSchedule changes the pipeline schedule on all ranks.
-func onSchedule(p *train.Parts, change func(schedule.Schedule) schedule.Schedule) {
+func onSchedule(p *launch.Parts, change func(schedule.Schedule) schedule.Schedule) {
 	before := p.Schedule
 	p.Schedule = func(rank int, s schedule.Schedule) schedule.Schedule {
 		if before != nil {
@@ -246,7 +247,7 @@ func onSchedule(p *train.Parts, change func(schedule.Schedule) schedule.Schedule
 // AllForwardFirst runs GPipe's schedule in place of the plan's: no activations
 // are freed before all are held.
 func AllForwardFirst() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSchedule(p, func(s schedule.Schedule) schedule.Schedule {
 			if g, err := schedule.GPipe(len(s.Stages), s.Micros); err == nil {
 				return g
@@ -259,7 +260,7 @@ func AllForwardFirst() Fault {
 // SwapBackward exchanges the backward passes, and their messages, of two
 // micro-batches; all forward passes must come first.
 func SwapBackward(a, b int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSchedule(p, func(s schedule.Schedule) schedule.Schedule {
 			for _, list := range s.Stages {
 				for i := range list {
@@ -283,7 +284,7 @@ func SwapBackward(a, b int) Fault {
 // OneAtATime takes each micro-batch forward and backward through all stages
 // before the next one begins: nothing overlaps. It is for one chunk per stage.
 func OneAtATime() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onSchedule(p, func(s schedule.Schedule) schedule.Schedule {
 			for i := range s.Stages {
 				slices.SortStableFunc(s.Stages[i], func(a, b schedule.Action) int { return a.Micro - b.Micro })

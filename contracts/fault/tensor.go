@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // onGroup decorates every rank's communicators of one group.
-func onGroup(p *train.Parts, group names.Axis, decorate func(rank int, c comm.Communicator) comm.Communicator) {
+func onGroup(p *launch.Parts, group names.Axis, decorate func(rank int, c comm.Communicator) comm.Communicator) {
 	before := p.Comm
 	p.Comm = func(rank int, g names.Axis, c comm.Communicator) comm.Communicator {
 		if before != nil {
@@ -34,7 +34,7 @@ const (
 
 // onBlockSum replaces one of a block's four all-reduces over the
 // tensor-parallel ranks, in every micro-batch; there must be one stage.
-func onBlockSum(p *train.Parts, unit string, place int, f func(c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error) {
+func onBlockSum(p *launch.Parts, unit string, place int, f func(c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error) {
 	onGroup(p, names.TP, func(_ int, c comm.Communicator) comm.Communicator {
 		seen := occurrences{}
 		return &hooked{Communicator: c, allReduce: func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
@@ -49,7 +49,7 @@ func onBlockSum(p *train.Parts, unit string, place int, f func(c comm.Communicat
 // SkipBlockSum leaves one of a block's four sums over tensor-parallel ranks
 // partial on all ranks.
 func SkipBlockSum(unit string, place int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBlockSum(p, unit, place, func(comm.Communicator, context.Context, kernels.Tensor, kernels.Op) error { return nil })
 	}
 }
@@ -57,7 +57,7 @@ func SkipBlockSum(unit string, place int) Fault {
 // ExtraReduction follows one of a block's sums by a maximum over the same ranks,
 // which changes no bit: all have the sum already.
 func ExtraReduction(unit string, place int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBlockSum(p, unit, place, func(c comm.Communicator, ctx context.Context, x kernels.Tensor, op kernels.Op) error {
 			if err := c.AllReduce(ctx, x, op); err != nil {
 				return err
@@ -69,7 +69,7 @@ func ExtraReduction(unit string, place int) Fault {
 
 // SkipGroup swallows every all-reduce of a group.
 func SkipGroup(group names.Axis) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onGroup(p, group, func(_ int, c comm.Communicator) comm.Communicator {
 			return &hooked{Communicator: c, allReduce: func(context.Context, kernels.Tensor, kernels.Op) error { return nil }}
 		})
@@ -92,7 +92,7 @@ func (b *biased) Residual(dst, x, y, bias kernels.Tensor) {
 // BiasTimes adds row-parallel biases so many times, as each of that many ranks
 // does that adds it before the sum.
 func BiasTimes(times int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(_ int, be kernels.Backend) kernels.Backend { return &biased{be, times} })
 	}
 }
@@ -110,7 +110,7 @@ func (s *shifted) Embedding(x, table kernels.Tensor, tokens []int32, first int) 
 // ShiftVocabulary makes one rank look its part of the vocabulary up some rows
 // off: tokens outside count as inside, and those inside get a neighbour's row.
 func ShiftVocabulary(rank, by int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 			if r != rank {
 				return be
@@ -136,7 +136,7 @@ func (d *doubled) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 // all, if rank is negative), as a sum over ranks that hold the same gradient
 // does.
 func DoubleNormGrads(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 			if rank >= 0 && r != rank {
 				return be
@@ -163,7 +163,7 @@ func (r *rotated) Write(dst kernels.Tensor, src []float32) {
 // RotateSlice makes one rank's n-th initial parameter (from 0, in the order of
 // its layout) begin so many elements late, its first ones behind its last.
 func RotateSlice(rank, n, by int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 			if r != rank {
 				return be

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -39,7 +39,7 @@ func (p *partwise) AllGather(ctx context.Context, dst, src kernels.Tensor, bound
 // FarScatter adds the ranks' gradients in reduce-scatters in another order: the
 // tree over the ranks in bit-reversed order.
 func FarScatter() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
 			return &partwise{Communicator: c, reduceScatter: func(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
@@ -61,7 +61,7 @@ func FarScatter() Fault {
 // ReduceAgain reduces every part twice: what the first reduction gave its owner
 // enters the second one.
 func ReduceAgain() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &partwise{Communicator: c, reduceScatter: func(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
 				own := src.Range(bounds[c.Rank()], bounds[c.Rank()+1])
@@ -77,7 +77,7 @@ func ReduceAgain() Fault {
 // StaleSlice gives one rank, in every gather of a unit, the slice that a peer of
 // the group sent the first time.
 func StaleSlice(rank, peer int, unit string) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		memory := watch(p)
 		var first []float32 // of one rank and unit, whose gathers follow each other
 		onComm(p, func(r int, c comm.Communicator) comm.Communicator {
@@ -102,7 +102,7 @@ func StaleSlice(rank, peer int, unit string) Fault {
 
 // GatherTwice gathers a unit twice each time.
 func GatherTwice(unit string) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
 			return &partwise{Communicator: c, allGather: func(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
 				if err := c.AllGather(ctx, dst, src, bounds); err != nil || comm.LabelOf(ctx).Tensor != unit {
@@ -116,7 +116,7 @@ func GatherTwice(unit string) Fault {
 
 // LocalNorm leaves every rank with the squares of its own shard.
 func LocalNorm() Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Comm
 		p.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
 			if before != nil {
@@ -136,7 +136,7 @@ func LocalNorm() Fault {
 }
 
 // onUpdate replaces the optimizer's update on one rank.
-func onUpdate(p *train.Parts, rank int, update func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step)) {
+func onUpdate(p *launch.Parts, rank int, update func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step)) {
 	onOptimizer(p, func(r int, o optim.Optimizer) optim.Optimizer {
 		if r != rank {
 			return o
@@ -147,7 +147,7 @@ func onUpdate(p *train.Parts, rank int, update func(inner optim.Optimizer, be ke
 
 // SkipUpdate makes one rank skip the update of what it owns.
 func SkipUpdate(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onUpdate(p, rank, func(optim.Optimizer, kernels.Backend, kernels.Tensor, kernels.Tensor, []kernels.Tensor, bool, optim.Step) {
 		})
 	}
@@ -155,7 +155,7 @@ func SkipUpdate(rank int) Fault {
 
 // SwapMoments makes one rank take its first moments for the second ones.
 func SwapMoments(rank int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onUpdate(p, rank, func(inner optim.Optimizer, be kernels.Backend, w, g kernels.Tensor, moments []kernels.Tensor, decays bool, s optim.Step) {
 			swapped := slices.Clone(moments)
 			slices.Reverse(swapped)
@@ -166,7 +166,7 @@ func SwapMoments(rank int) Fault {
 
 // IdleCounter keeps the step counter at 0 on the given ranks.
 func IdleCounter(ranks ...int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Counter
 		p.Counter = func(rank, taken int) int {
 			if before != nil {
@@ -198,7 +198,7 @@ func (t *twice) Before(ctx context.Context, unit int, ph model.Phase) error {
 // phase twice on one rank (on all, if rank is negative), and its end once: what
 // is made for the second use is never given back.
 func AnnounceTwice(rank, unit int, ph model.Phase) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		before := p.Updater
 		p.Updater = func(r int, u parallel.Updater) parallel.Updater {
 			if before != nil {
@@ -233,7 +233,7 @@ func (e *early) MatMulNT(c, a, b kernels.Tensor, groups []int) {
 // product of a row-major matrix with a transposed one, right after it: as if
 // the unit were released while its pass goes on.
 func ReleaseEarly(rank, n int) Fault {
-	return func(p *train.Parts) {
+	return func(p *launch.Parts) {
 		onBackend(p, func(r int, be kernels.Backend) kernels.Backend {
 			if r != rank {
 				return be

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -100,7 +100,7 @@ func stays(p *contract.Pass, r *evidence.Run, held map[string][]evidence.Holding
 
 // resumed is clause 4: steps are counted by the optimizer, not by the data.
 func resumed(p *contract.Pass) {
-	c, ok := unsplit.Open(p)
+	c, ok := compare.Open(p)
 	if !ok {
 		return
 	}
@@ -173,7 +173,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 	p.Saw(1)
 	for _, what := range r.State() {
 		for _, t := range r.Params {
-			compare(p, step, what, t.Name, after[what][t.Name], want[what][t.Name])
+			asRecomputed(p, step, what, t.Name, after[what][t.Name], want[what][t.Name])
 		}
 	}
 	return true
@@ -191,7 +191,7 @@ func tensors(r *evidence.Run, step int, what string) (map[string][]float32, bool
 	return out, true
 }
 
-func compare(p *contract.Pass, step int, what, tensor string, got, want []float32) {
+func asRecomputed(p *contract.Pass, step int, what, tensor string, got, want []float32) {
 	for i := range want {
 		if kernels.Bits(got[i]) != kernels.Bits(want[i]) {
 			p.Report(contract.Finding{Rank: 0, Step: step, Tensor: tensor, Index: int64(i),

@@ -7,10 +7,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // actions reads back what a stage did in each step: passes from phases, in which
@@ -60,7 +58,7 @@ func transfer(e trace.Event, p int) schedule.Action {
 
 // planned is the plan's schedule.
 func planned(p *contract.Pass, r *evidence.Run) (s schedule.Schedule, ok bool) {
-	s, err := train.Schedule(r.Config.Plan, r.Config.Plan.MicroBatches)
+	s, err := schedule.Named(r.Config.Plan.Schedule, r.Config.Plan.PP, r.Config.Plan.Virtual, r.Config.Plan.MicroBatches)
 	if err != nil {
 		p.Doubt("%v", err)
 	}
@@ -192,7 +190,7 @@ func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Sche
 // many as its micro-batches are live at once in the plan's schedule.
 func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Schedule) {
 	cfg, most := r.Config, int64(0)
-	seqs := parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
+	seqs := cfg.Plan.MaxSequences(cfg.Model, cfg.Sequences)
 	for chunk, part := range cfg.Plan.Parts(cfg.Model, r.At(rank)) {
 		acts, _ := model.Sizes(cfg.Model, part, seqs)
 		held := bound
@@ -203,7 +201,7 @@ func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedu
 	}
 	p.Expect(cfg.Steps)
 	for e := range r.Events(rank, trace.KindMemory) {
-		if e.What != parallel.MemActivations {
+		if e.What != names.MemActivations {
 			continue
 		}
 		p.Saw(1)

@@ -3,15 +3,14 @@
 package pipe
 
 import (
-	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // subject is plans with stages.
-var subject = unsplit.Subject{About: func(p plan.Plan) bool { return p.PP > 1 }, Lacks: "has one stage"}
+var subject = compare.Subject{About: func(p plan.Plan) bool { return p.PP > 1 }, Lacks: "has one stage"}
 
 // Contract is C-PIPE-001.
 func Contract() *contract.Contract {
@@ -21,10 +20,8 @@ func Contract() *contract.Contract {
 		Statement: "Every block is on one stage, stages hand on what their neighbours computed in the order of the plan's schedule, and the accumulated gradients are those of the model that is not cut.",
 		Doc:       doc,
 		Clauses:   clauses(),
-		Cases:     list,
-		Control:   cases.Unsplit,
+		Control:   compare.Unsplit,
 		Judges:    subject.About,
-		Mutants:   mutants(),
 	}
 }
 
@@ -39,13 +36,13 @@ func clauses() []*contract.Clause {
 			"message", contract.Integer, shaped),
 		c("3", "What a stage receives is what its neighbour sent: same micro-batch, same bits, forward and backward.",
 			"message", contract.Exact, delivered),
-		onestep.OrBound(c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
+		bounded.OrBound(c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, accumulated)),
 		c("5", "Stages follow the plan's schedule: it respects all dependencies, cannot deadlock without buffers, and holds no more activations than its bound.",
 			"phase, message, live, memory", contract.Integer, scheduled),
 		c("6", "The idle share of the schedule that was run, in unit slots with equal stages, is (P-1)/(M+P-1), interleaved (P-1)/(V*M+P-1).",
 			"phase, message", contract.Integer, idle),
-		onestep.OrBound(c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",
+		bounded.OrBound(c("7", "Tied embeddings: first and last stage exchange one gradient and one weight a step, the summed gradient is the unsplit model's, and the copies stay equal.",
 			"comm (pp), digest (weight, grad) of the test and the control run", contract.Exact, tied)),
 	}
 }

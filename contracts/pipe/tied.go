@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -98,7 +98,7 @@ func slice(r *evidence.Run, rank int) int {
 
 // equalCopies compares the last stage's copy of the embedding with the first's,
 // whose digests have one identity.
-func equalCopies(p *contract.Pass, c *unsplit.Comparison, step int) {
+func equalCopies(p *contract.Pass, c *compare.Comparison, step int) {
 	heads := c.Test.Copies(c.Held[model.HeadName], step, trace.Weight, 0)
 	p.Expect(c.Expected(trace.Weight, model.HeadName))
 	for _, e := range c.Test.Copies(c.Held[model.EmbedName], step, trace.Weight, 0) {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -49,7 +49,7 @@ func kvHeads(p *contract.Pass) {
 // copies checks that each rank holds the heads of a KV parameter that its query
 // heads attend to, by the arithmetic of package shard: copies of one head where
 // there are fewer heads than ranks.
-func copies(p *contract.Pass, c *unsplit.Comparison, name string) {
+func copies(p *contract.Pass, c *compare.Comparison, name string) {
 	m, size := c.Test.Config.Model, c.Test.Config.Plan.TP
 	p.Expect(c.Expected(trace.Weight, name))
 	for _, x := range c.Test.Copies(c.Held[name], -1, trace.Weight, 0) {

@@ -3,9 +3,9 @@ package tp
 import (
 	"fmt"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -29,7 +29,7 @@ func shards(p *contract.Pass) {
 
 // tiled checks that the plan's slices of a parameter are contiguous, disjoint
 // and cover it.
-func tiled(p *contract.Pass, c *unsplit.Comparison, name string) {
+func tiled(p *contract.Pass, c *compare.Comparison, name string) {
 	p.Expect(1)
 	p.Saw(1)
 	var parts []evidence.Copy
@@ -52,7 +52,7 @@ func tiled(p *contract.Pass, c *unsplit.Comparison, name string) {
 
 // vocabulary checks that rows of the embedding are cut by the shard rule over
 // tensor groups.
-func vocabulary(p *contract.Pass, c *unsplit.Comparison) {
+func vocabulary(p *contract.Pass, c *compare.Comparison) {
 	m := c.Test.Config.Model
 	per := m.Groups.Tensor / c.Test.Config.Plan.TP
 	for _, h := range c.Held[model.EmbedName] {

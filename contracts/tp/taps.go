@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -75,7 +75,7 @@ func matched(p *contract.Pass) (m *match, ok bool) {
 
 // match is a comparison with the taps of both runs.
 type match struct {
-	*unsplit.Comparison
+	*compare.Comparison
 	p           *contract.Pass
 	test, dense map[tap][]trace.Event
 }

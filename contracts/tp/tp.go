@@ -3,15 +3,14 @@
 package tp
 
 import (
-	"github.com/lockstep-ml/lockstep/contracts/cases"
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
-	"github.com/lockstep-ml/lockstep/contracts/unsplit"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // subject is plans that split tensors.
-var subject = unsplit.Subject{About: func(p plan.Plan) bool { return p.TP > 1 }, Lacks: "splits no tensors"}
+var subject = compare.Subject{About: func(p plan.Plan) bool { return p.TP > 1 }, Lacks: "splits no tensors"}
 
 // Contract is C-TP-001.
 func Contract() *contract.Contract {
@@ -21,10 +20,8 @@ func Contract() *contract.Contract {
 		Statement: "Slices of weights, activations and gradients on tensor-parallel ranks add up, bit for bit, to those of the model that is not split.",
 		Doc:       doc,
 		Clauses:   clauses(),
-		Cases:     list,
-		Control:   cases.Unsplit,
+		Control:   compare.Unsplit,
 		Judges:    subject.About,
-		Mutants:   mutants(),
 	}
 }
 
@@ -39,11 +36,11 @@ func clauses() []*contract.Clause {
 			"tap (embed, attn, mlp), scalar (loss) of the test and the control run", contract.Exact, rows),
 		c("3", "Shards are contiguous slices of the dense weights and moments and nothing is lost; sizes that cannot be cut are refused, a vocabulary is cut by the shard rule.",
 			"digest (weight, moments) of the test and the control run, the plan", contract.Exact, shards),
-		onestep.OrBound(c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
+		bounded.OrBound(c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
 			"tap (dmlp, dattn), digest (grad.worker, grad) of the test and the control run", contract.Exact, backward)),
-		onestep.OrBound(c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
+		bounded.OrBound(c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, replicated)),
-		onestep.OrBound(c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
+		bounded.OrBound(c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
 			"digest (weight, grad), tap (k, v), comm (kv)", contract.Exact, kvHeads)),
 		c("7", "All-reduces per block and micro-batch: two forward and two backward over exactly the tensor-parallel ranks, with the elements and bytes that the plan implies, and none beside those of KV copies and vocabulary.",
 			"comm (tp, kv), phase, data", contract.Integer, traffic),

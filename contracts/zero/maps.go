@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -161,7 +162,7 @@ func (x *part) checkBalance(p *contract.Pass, r *evidence.Run) {
 		loads := make([]uint64, 0, len(x.group))
 		for _, rank := range x.group {
 			for e := range r.Events(rank, trace.KindMemory) {
-				if e.Step == step && e.What == "moments" {
+				if e.Step == step && e.What == names.MemMoments {
 					loads = append(loads, uint64(e.Count))
 				}
 			}

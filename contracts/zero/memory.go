@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -66,7 +66,7 @@ func beside(p *contract.Pass, r *evidence.Run) {
 func others(r *evidence.Run, rank int) map[int]int64 {
 	out := map[int]int64{}
 	for e := range r.Events(rank, trace.KindMemory) {
-		if e.What == parallel.MemOther {
+		if e.What == names.MemOther {
 			out[e.Step] = e.Count
 		}
 	}
@@ -103,5 +103,5 @@ func memory(r *evidence.Run, rank int) (map[string]usage, error) {
 	weights.peak, grads.peak, moments.peak = weights.end+gathered, grads.end+full, moments.end
 	state.end = weights.end + grads.end + moments.end
 	state.peak = state.end + passing
-	return map[string]usage{"weights": weights, "grads": grads, "moments": moments, "state": state}, nil
+	return map[string]usage{names.MemWeights: weights, names.MemGrads: grads, names.MemMoments: moments, names.MemState: state}, nil
 }

@@ -81,7 +81,7 @@ func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
 		case trace.KindPhase:
 			f.phase(e)
 		case trace.KindMemory:
-			if e.What == "weights" {
+			if e.What == names.MemWeights {
 				f.end(e, parts)
 			}
 		}

@@ -3,9 +3,9 @@ package zero
 import (
 	"fmt"
 
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -44,7 +44,7 @@ func promised(test, control *evidence.Run) bool {
 // step by itself where the plan does not promise that.
 func states(p *contract.Pass, test, control *evidence.Run) {
 	if !promised(test, control) {
-		onestep.Judge(p, test, nil)
+		bounded.Judge(p, test, nil)
 		return
 	}
 	for step := range test.Config.Steps {

@@ -4,24 +4,24 @@
 package zero
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
-	"github.com/lockstep-ml/lockstep/contracts/onestep"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // Contract is C-ZERO-001.
 func Contract() *contract.Contract {
 	return &contract.Contract{
 		ID:        "C-ZERO-001",
-		Title:     "Sharded training is unsharded training",
-		Statement: "ZeRO stages 1, 2 and 3 give the weights of unsharded data parallelism bit for bit, with shards that are disjoint and cover everything, and with the memory and traffic of the stage's formulas.",
+		Title:     "Sharded training is Unsharded training",
+		Statement: "ZeRO stages 1, 2 and 3 give the weights of Unsharded data parallelism bit for bit, with shards that are disjoint and cover everything, and with the memory and traffic of the stage's formulas.",
 		Doc:       doc,
 		Clauses:   clauses(),
-		Cases:     list,
 		Judges:    func(p plan.Plan) bool { return p.Zero > 0 },
-		Control:   unsharded,
-		Mutants:   mutants(),
+		Control:   Unsharded,
 	}
 }
 
@@ -49,7 +49,7 @@ func clauses() []*contract.Clause {
 	return []*contract.Clause{
 		c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
 			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, sharded),
-		onestep.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
+		bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of Unsharded data parallelism on as many ranks.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, full)),
 		c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
 			"digest (updated, weight), gather (use)", contract.Exact, gathered),
@@ -59,7 +59,7 @@ func clauses() []*contract.Clause {
 			"memory", contract.Integer, living),
 		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
 			"comm", contract.Integer, moved),
-		onestep.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
+		bounded.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
 			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, mapped)),
 	}
 }
@@ -69,7 +69,7 @@ each of them: stage 1 the optimizer state, stage 2 also the gradients, stage 3
 also the weights. It is bookkeeping, and bookkeeping fails silently: a slice that
 nobody updates, a stale copy, a norm of one shard all leave ranks that agree
 with each other and a loss that falls. So a sharded run is held, bit for bit,
-against unsharded data parallelism on as many ranks (which C-DDP-001 holds
+against Unsharded data parallelism on as many ranks (which C-DDP-001 holds
 against a single worker), which is exact for every number of ranks.
 
 How each clause judges
@@ -123,3 +123,11 @@ How to read a finding
   tensor  the parameter, of which only the digest is compared
   A finding in clause 2 with one in clause 1 is a wrong cut; with one in clause 3
   or 4 a wrong copy; alone, wrong arithmetic: look at grad before weight.`
+
+// Unsharded is the control of a configuration: Unsharded data parallelism on the
+// same mesh, which other contracts run too.
+func Unsharded(cfg spec.Config) spec.Config {
+	p := cfg.Plan
+	p.Zero, p.Shard, p.MicroBatches = 0, "", 0
+	return compare.On(cfg, p)
+}

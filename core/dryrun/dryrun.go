@@ -102,7 +102,7 @@ func New(cfg spec.Config) (*Report, error) {
 	p := cfg.Plan
 	r := &Report{Model: cfg.Model.Name, Plan: p.String(), Parameters: cfg.Model.Params(), World: p.World(), Exact: p.Exact(cfg.Model),
 		Workers: p.Workers(cfg.Model), MicroBatches: p.MicroBatches, Sequences: cfg.Sequences,
-		SequencesPerMicroBatch: parallel.MaxSequences(p, cfg.Model, cfg.Sequences), TokensPerSequence: cfg.Model.SeqLen}
+		SequencesPerMicroBatch: p.MaxSequences(cfg.Model, cfg.Sequences), TokensPerSequence: cfg.Model.SeqLen}
 	b := &builder{cfg: cfg, dims: p.Dims(), moments: len(opt.Moments()), seqs: r.SequencesPerMicroBatch, report: r,
 		traffic: map[trafficKey]*Traffic{}, kinds: map[string]int{}}
 	return r, b.build()

@@ -12,13 +12,13 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/null"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -86,7 +86,7 @@ func TestFiguresAreThoseOfARun(t *testing.T) {
 func dry(t *testing.T, c spec.Config) {
 	t.Helper()
 	backends := make([]*null.Backend, c.Plan.World())
-	parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
+	parts := launch.Parts{Backend: func(r int) (kernels.Backend, error) {
 		backends[r] = null.New()
 		return backends[r], nil
 	}}
@@ -124,7 +124,7 @@ func TestFits(t *testing.T) {
 func TestFiguresAreThoseOfARunThatComputes(t *testing.T) {
 	for _, c := range []spec.Config{config(t, "nano", "dp=2,tp=2,zero=2,microbatches=8"), config(t, "odd", "dp=2,tp=2,pp=2,zero=3,vocab=parallel")} {
 		backends := make([]*counting, c.Plan.World())
-		parts := train.Parts{Backend: func(r int) (kernels.Backend, error) {
+		parts := launch.Parts{Backend: func(r int) (kernels.Backend, error) {
 			backends[r] = &counting{Backend: ref.New[float32]()}
 			return backends[r], nil
 		}}
@@ -151,10 +151,10 @@ func (c *counting) Free(b kernels.Buffer) {
 }
 
 // measure trains two steps and compares the second with the report.
-func measure(t *testing.T, c spec.Config, parts train.Parts, peak func(rank int) int64) {
+func measure(t *testing.T, c spec.Config, parts launch.Parts, peak func(rank int) int64) {
 	t.Helper()
 	r := report(t, c)
-	out, err := train.Run(t.Context(), c, data.Default(), parts)
+	out, err := launch.Local(t.Context(), c, data.Default(), parts)
 	if err != nil {
 		t.Fatalf("%s %s: %v", c.Model.Name, c.Plan, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/shard"
-	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // Stage is what a pipeline stage holds, as its first tensor-parallel rank cuts
@@ -68,7 +67,7 @@ func (b *builder) schedule() ([][]held, error) {
 	if b.dims.PP == 1 {
 		return [][]held{{{acts: 1}}}, nil
 	}
-	s, err := train.Schedule(b.cfg.Plan, b.cfg.Plan.MicroBatches)
+	s, err := schedule.Named(b.cfg.Plan.Schedule, b.cfg.Plan.PP, b.cfg.Plan.Virtual, b.cfg.Plan.MicroBatches)
 	if err != nil {
 		return nil, err
 	}

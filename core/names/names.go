@@ -47,6 +47,18 @@ const (
 	Release = "release"
 )
 
+// What a rank's memory is for. The first three are the state that the stages of
+// ZeRO shard.
+const (
+	MemWeights     = "weights"
+	MemGrads       = "grads"
+	MemMoments     = "moments"
+	MemActivations = "activations"
+	MemEvidence    = "evidence" // copies that only recording needs
+	MemOther       = "other"    // tables, scratch, loss, buffers between ranks, and what nobody named
+	MemState       = "state"    // weights, gradients and moments together
+)
+
 // Mismatch is what every rank is told whose peers called another operation: the
 // text of comm.ErrMismatch, which histories keep.
 const Mismatch = "ranks called operations that do not fit"

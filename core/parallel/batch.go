@@ -62,11 +62,3 @@ func (it *Item) fill(seqs []data.Sequence) {
 		it.Valid += int64(s.Valid)
 	}
 }
-
-// MaxSequences is the largest micro-batch that Items makes of a global batch.
-func MaxSequences(p plan.Plan, c model.Config, sequences int) int {
-	d := p.Workers(c)
-	worker := (sequences + d - 1) / d
-	per := p.MicroBatches / len(p.RankWorkers(c, 0))
-	return (worker + per - 1) / per
-}

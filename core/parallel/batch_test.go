@@ -84,7 +84,7 @@ func checkItems(t *testing.T, p plan.Plan, c model.Config, n int) {
 	if _, want := batch(n); !cmp.Equal(ids, want) {
 		t.Errorf("the ranks have sequences %v, want %v", ids, want)
 	}
-	if got := MaxSequences(p, c, n); got != largest {
+	if got := p.MaxSequences(c, n); got != largest {
 		t.Errorf("MaxSequences is %d, the largest micro-batch has %d", got, largest)
 	}
 }

@@ -42,7 +42,7 @@ func newGather(s *sharded) (*gather, error) {
 			n = s.off[i] + s.segs[i].Own(s.DP.Rank()).Len()
 		}
 	}
-	shard, err := s.Meter.Alloc(MemWeights, n)
+	shard, err := s.Meter.Alloc(names.MemWeights, n)
 	g := &gather{s: s, shard: shard, units: make([]gathered, len(s.layout.Units))}
 	for u := range g.units {
 		st := &g.units[u]
@@ -147,7 +147,7 @@ func (g *gather) start(u int) error {
 	if !st.buf.Absent() {
 		return nil
 	}
-	buf, err := g.s.Meter.Borrow(MemWeights, g.s.layout.Units[u].Len())
+	buf, err := g.s.Meter.Borrow(names.MemWeights, g.s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/num"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -72,7 +73,7 @@ func TestCounterIsTheTree(t *testing.T) {
 	const length = 23
 	units := []shard.Range{{Lo: 9, Hi: 23}, {Lo: 9, Hi: 9}, {Lo: 0, Hi: 9}}
 	for _, n := range []int{1, 2, 4, 8, 16} {
-		c, err := NewCounter(&Meter{Backend: ref.New[float32]()}, MemGrads, length, n)
+		c, err := NewCounter(&Meter{Backend: ref.New[float32]()}, names.MemGrads, length, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,7 @@ func reduceOver(t *testing.T, be *ref.Backend[float32], ranks, per int, leaves [
 	counters := make([]*Counter, ranks)
 	for r := range counters {
 		var err error
-		if counters[r], err = NewCounter(&Meter{Backend: be}, MemGrads, len(leaves), per); err != nil {
+		if counters[r], err = NewCounter(&Meter{Backend: be}, names.MemGrads, len(leaves), per); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +192,7 @@ func reduceOver(t *testing.T, be *ref.Backend[float32], ranks, per int, leaves [
 func TestCounterHoldsLogBuffers(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 2: 2, 4: 3, 8: 4, 16: 5} {
 		m := &Meter{Backend: ref.New[float32]()}
-		c, err := NewCounter(m, MemGrads, 10, n)
+		c, err := NewCounter(m, names.MemGrads, 10, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func TestCounterHoldsLogBuffers(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 3, 6, -4} {
-		if _, err := NewCounter(&Meter{Backend: ref.New[float32]()}, MemGrads, 1, n); err == nil || !strings.Contains(err.Error(), fmt.Sprint(n)) {
+		if _, err := NewCounter(&Meter{Backend: ref.New[float32]()}, names.MemGrads, 1, n); err == nil || !strings.Contains(err.Error(), fmt.Sprint(n)) {
 			t.Errorf("%d workers: %v", n, err)
 		}
 	}

@@ -4,18 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
-)
-
-// What a rank's memory is for. The first three are the state that the stages of
-// ZeRO shard.
-const (
-	MemWeights     = "weights"
-	MemGrads       = "grads"
-	MemMoments     = "moments"
-	MemActivations = "activations"
-	MemEvidence    = "evidence" // copies that only recording needs
-	MemOther       = "other"    // tables, scratch, loss, buffers between ranks, and what nobody named
 )
 
 // Meter counts a rank's live bytes by purpose, at allocation and release: every
@@ -152,7 +142,7 @@ func (m *Meter) ready() {
 func (m *Meter) count(what string, bytes int64) {
 	m.live[what] += bytes
 	m.peak[what] = max(m.peak[what], m.live[what])
-	if what == MemWeights || what == MemGrads || what == MemMoments {
+	if what == names.MemWeights || what == names.MemGrads || what == names.MemMoments {
 		m.total += bytes
 		m.top = max(m.top, m.total)
 	}
@@ -165,17 +155,17 @@ type Usage struct {
 }
 
 // Take returns the live bytes and the peak since the last call, per purpose and
-// (as "state") of weights, gradients and moments together.
+// (as names.MemState) of weights, gradients and moments together.
 func (m *Meter) Take() []Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready()
 	out := make([]Usage, 0, 6)
-	for _, what := range []string{MemWeights, MemGrads, MemMoments, MemActivations, MemOther} {
+	for _, what := range []string{names.MemWeights, names.MemGrads, names.MemMoments, names.MemActivations, names.MemOther} {
 		out = append(out, Usage{what, m.live[what], m.peak[what]})
 		m.peak[what] = m.live[what]
 	}
-	out = append(out, Usage{"state", m.total, m.top})
+	out = append(out, Usage{names.MemState, m.total, m.top})
 	m.top = m.total
 	return out
 }

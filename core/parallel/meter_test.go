@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -27,20 +28,20 @@ func TestMeterCounts(t *testing.T) {
 		}
 	}
 	rest := func(acts, other int64) []Usage {
-		return []Usage{{MemActivations, acts, acts}, {MemOther, other, other}}
+		return []Usage{{names.MemActivations, acts, acts}, {names.MemOther, other, other}}
 	}
 	usage := func(acts, other, weights, weightsPeak, grads, gradsPeak, moments, state, statePeak int64) []Usage {
-		out := []Usage{{MemWeights, weights, weightsPeak}, {MemGrads, grads, gradsPeak}, {MemMoments, moments, moments}}
+		out := []Usage{{names.MemWeights, weights, weightsPeak}, {names.MemGrads, grads, gradsPeak}, {names.MemMoments, moments, moments}}
 		return append(append(out, rest(acts, other)...), Usage{"state", state, statePeak})
 	}
 	check("at first", usage(0, 0, 0, 0, 0, 0, 0, 0, 0)...)
-	w := alloc(MemWeights, 10)
-	g := alloc(MemGrads, 100)
+	w := alloc(names.MemWeights, 10)
+	g := alloc(names.MemGrads, 100)
 	m.Free(g)
-	alloc(MemMoments, 20)
-	alloc(MemOther, 1000)    // not part of the state
-	alloc(MemEvidence, 5000) // nor of any figure
-	if _, err := m.For(MemActivations).Alloc(3); err != nil {
+	alloc(names.MemMoments, 20)
+	alloc(names.MemOther, 1000)    // not part of the state
+	alloc(names.MemEvidence, 5000) // nor of any figure
+	if _, err := m.For(names.MemActivations).Alloc(3); err != nil {
 		t.Fatal(err)
 	}
 	check("after a peak", usage(12, 4000, 40, 40, 0, 400, 80, 120, 440)...)
@@ -50,7 +51,7 @@ func TestMeterCounts(t *testing.T) {
 	if live, _ := be.Live(); live != 4*6023 {
 		t.Errorf("the backend has %d bytes in use", live)
 	}
-	if _, err := m.Alloc(MemGrads, -1); err == nil || !strings.Contains(err.Error(), "grads of -1 elements") {
+	if _, err := m.Alloc(names.MemGrads, -1); err == nil || !strings.Contains(err.Error(), "grads of -1 elements") {
 		t.Errorf("an impossible allocation: %v", err)
 	}
 	check("after an error", usage(12, 4000, 0, 0, 0, 0, 80, 80, 80)...)
@@ -74,9 +75,9 @@ func TestMeterLends(t *testing.T) {
 		m.Lend(n)
 	}
 	for round := range 3 { // a pass over units of 7, 9, 8 and 10 elements, two at a time
-		last := borrow(MemWeights, 7)
+		last := borrow(names.MemWeights, 7)
 		for _, n := range []int{9, 8, 10} {
-			x := borrow(MemWeights, n)
+			x := borrow(names.MemWeights, n)
 			if x.Buf == last.Buf {
 				t.Fatal("one buffer is lent twice")
 			}
@@ -85,23 +86,23 @@ func TestMeterLends(t *testing.T) {
 		}
 		m.Return(last)
 		u := m.Take()
-		if u[0] != (Usage{MemWeights, 0, 4 * 18}) || u[5] != (Usage{"state", 0, 4 * 18}) || held() != 4*2*10 {
+		if u[0] != (Usage{names.MemWeights, 0, 4 * 18}) || u[5] != (Usage{"state", 0, 4 * 18}) || held() != 4*2*10 {
 			t.Errorf("round %d: weights %v, state %v, %d bytes held; want a peak of two units, and two of the longest held", round, u[0], u[5], held())
 		}
 	}
-	g, x := borrow(MemGrads, 0), borrow(MemOther, 10)
+	g, x := borrow(names.MemGrads, 0), borrow(names.MemOther, 10)
 	if u := m.Take(); u[0].Live != 0 || u[1].Live != 0 || u[4].Live != 40 || g.Buf == x.Buf {
 		t.Errorf("usage %v: want what is in use under its own name", u)
 	}
 	m.Return(x)
-	if y := borrow(MemOther, 11); held() != 4*(10+11) || y.Buf.Len() != 11 {
+	if y := borrow(names.MemOther, 11); held() != 4*(10+11) || y.Buf.Len() != 11 {
 		t.Errorf("%d bytes are held after a loan of 11 elements that nobody announced", held())
 	}
 	m.Return(g)
-	if allocs := testing.AllocsPerRun(20, func() { m.Return(borrow(MemGrads, 6)) }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(20, func() { m.Return(borrow(names.MemGrads, 6)) }); allocs != 0 {
 		t.Errorf("%v allocations per loan, want none", allocs)
 	}
-	if _, err := (&Meter{Backend: failing{be}}).Borrow(MemGrads, 5); err == nil || !strings.Contains(err.Error(), "grads of 5 elements") {
+	if _, err := (&Meter{Backend: failing{be}}).Borrow(names.MemGrads, 5); err == nil || !strings.Contains(err.Error(), "grads of 5 elements") {
 		t.Errorf("a loan that cannot be allocated: %v", err)
 	}
 }

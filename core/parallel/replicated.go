@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -31,10 +32,10 @@ type replicated struct {
 func newReplicated(b *base) (*replicated, error) {
 	r := &replicated{base: b, scatter: b.segs[0].Bounds != nil && b.segs[0].Unit < 0}
 	var err error
-	if r.weights, err = b.Meter.Alloc(MemWeights, b.layout.Weights); err != nil {
+	if r.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
 		return nil, err
 	}
-	if r.grads, err = NewCounter(b.Meter, MemGrads, b.layout.Grads, b.workers); err != nil {
+	if r.grads, err = NewCounter(b.Meter, names.MemGrads, b.layout.Grads, b.workers); err != nil {
 		return nil, err
 	}
 	r.owned = r.own()
@@ -43,7 +44,7 @@ func newReplicated(b *base) (*replicated, error) {
 		n += own.Len()
 	}
 	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, n)
+		m, err := b.Meter.Alloc(names.MemMoments, n)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -44,7 +45,7 @@ func newSharded(b *base) (*sharded, error) {
 	}
 	var err error
 	if b.Plan.Zero == 2 {
-		if s.weights, err = b.Meter.Alloc(MemWeights, b.layout.Weights); err != nil {
+		if s.weights, err = b.Meter.Alloc(names.MemWeights, b.layout.Weights); err != nil {
 			return nil, err
 		}
 		for _, u := range b.held() {
@@ -54,11 +55,11 @@ func newSharded(b *base) (*sharded, error) {
 	} else if s.gather, err = newGather(s); err != nil {
 		return nil, err
 	}
-	if s.shards, err = NewCounter(b.Meter, MemGrads, n, b.workers); err != nil {
+	if s.shards, err = NewCounter(b.Meter, names.MemGrads, n, b.workers); err != nil {
 		return nil, err
 	}
 	if b.Plan.MicroBatches > b.workers {
-		if s.full, err = b.Meter.Alloc(MemGrads, b.layout.Grads); err != nil {
+		if s.full, err = b.Meter.Alloc(names.MemGrads, b.layout.Grads); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +69,7 @@ func newSharded(b *base) (*sharded, error) {
 		}
 	}
 	for range b.Moments {
-		m, err := b.Meter.Alloc(MemMoments, s.owned)
+		m, err := b.Meter.Alloc(names.MemMoments, s.owned)
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +151,7 @@ func (s *sharded) Before(ctx context.Context, u int, ph model.Phase) error {
 	if ph == model.Forward || !s.full.Absent() {
 		return nil
 	}
-	g, err := s.Meter.Borrow(MemGrads, s.layout.Units[u].Len())
+	g, err := s.Meter.Borrow(names.MemGrads, s.layout.Units[u].Len())
 	if err != nil {
 		return err
 	}

@@ -81,9 +81,9 @@ type Setup struct {
 // New makes the updater of the plan's ZeRO stage.
 func New(s Setup) (Updater, error) {
 	n := len(s.Plan.RankWorkers(s.Model.Config(), 0))
-	b := &base{Setup: s, be: s.Meter.For(MemOther), layout: &s.Model.Layout, workers: n}
+	b := &base{Setup: s, be: s.Meter.For(names.MemOther), layout: &s.Model.Layout, workers: n}
 	var err error
-	if b.loss, err = NewCounter(s.Meter, MemOther, 1, n); err != nil {
+	if b.loss, err = NewCounter(s.Meter, names.MemOther, 1, n); err != nil {
 		return nil, err
 	}
 	if b.segs, err = Segments(s.Plan, s.Model.Config(), b.layout); err != nil {

@@ -209,6 +209,15 @@ func (p Plan) RankWorkers(c model.Config, dpRank int) []int {
 	return out
 }
 
+// MaxSequences is the largest micro-batch, in sequences, that a valid plan cuts
+// a global batch into.
+func (p Plan) MaxSequences(c model.Config, sequences int) int {
+	d := p.Workers(c)
+	worker := (sequences + d - 1) / d
+	per := p.MicroBatches / len(p.RankWorkers(c, 0))
+	return (worker + per - 1) / per
+}
+
 // Parts lists the model parts of a rank: one, or one per chunk of the
 // interleaved schedule, in the order of the layers.
 func (p Plan) Parts(c model.Config, at names.Coord) []model.Part {

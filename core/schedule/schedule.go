@@ -109,6 +109,20 @@ func checkSizes(p, v, m int) error {
 	return nil
 }
 
+// Named is the schedule of a name for p stages, v chunks on each (where the
+// schedule has chunks) and m micro-batches.
+func Named(name string, p, v, m int) (Schedule, error) {
+	switch name {
+	case NameOneF1B:
+		return OneF1B(p, m)
+	case NameGPipe:
+		return GPipe(p, m)
+	case NameInterleaved:
+		return Interleaved(p, v, m)
+	}
+	return Schedule{}, fmt.Errorf("schedule %q: known are %s, %s, %s", name, NameOneF1B, NameGPipe, NameInterleaved)
+}
+
 // OneF1B is the schedule "one forward, one backward" of p stages and m
 // micro-batches (PipeDream-flush; Megatron-LM without interleaving): stage s
 // starts with min(p-s-1, m) forward passes, then alternates, so at most

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -36,12 +37,12 @@ func config(t *testing.T, name, p string) spec.Config {
 	return cfg
 }
 
-func parts() train.Parts {
-	return train.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }}
+func parts() launch.Parts {
+	return launch.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }}
 }
 
 // written checks the history of a run, that of the last rank line by line.
-func written(t *testing.T, out *train.Outcome) {
+func written(t *testing.T, out *launch.Outcome) {
 	t.Helper()
 	tracetest.Admitted(t, out.History)
 	tracetest.Written(t, out.Logs[len(out.Logs)-1])
@@ -57,7 +58,7 @@ func TestRecordedRuns(t *testing.T) {
 		{"nano", "dp=4,microbatches=4,comm=ring"}, {"nano", "dp=2,comm=star"}, {"odd", "tp=4"},
 	} {
 		t.Run(c.config+" "+c.plan, func(t *testing.T) {
-			out, err := train.Run(t.Context(), config(t, c.config, c.plan), data.Default(), parts())
+			out, err := launch.Local(t.Context(), config(t, c.config, c.plan), data.Default(), parts())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,7 @@ func TestRecordedResumption(t *testing.T) {
 	dir, p := t.TempDir(), parts()
 	cfg := config(t, "nano", "dp=2,zero=2")
 	p.Checkpoints = train.Checkpoints{Dir: dir}
-	if _, err := train.Run(t.Context(), cfg, data.Default(), p); err != nil {
+	if _, err := launch.Local(t.Context(), cfg, data.Default(), p); err != nil {
 		t.Fatal(err)
 	}
 	c, err := checkpoint.Open(dir + "/" + checkpoint.DirName(2))
@@ -94,7 +95,7 @@ func TestRecordedResumption(t *testing.T) {
 	cfg = config(t, "nano", "tp=2,pp=2")
 	cfg.Steps = 3
 	p.Checkpoints = train.Checkpoints{Resume: c}
-	out, err := train.Run(t.Context(), cfg, data.Default(), p)
+	out, err := launch.Local(t.Context(), cfg, data.Default(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestRecordedFailures(t *testing.T) {
 				}
 				return of
 			}
-			out, err := train.Run(t.Context(), config(t, "nano", "dp=2"), data.Default(), p)
+			out, err := launch.Local(t.Context(), config(t, "nano", "dp=2"), data.Default(), p)
 			if (err != nil) != (c.want == "") {
 				t.Fatal(err)
 			}

@@ -8,25 +8,25 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
 // single gives every rank kernels that run on its own thread alone.
-func single() train.Parts {
-	return train.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }}
+func single() launch.Parts {
+	return launch.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }}
 }
 
 // perStep is the number of allocations of a rank in a step after the first two:
 // what 20 more steps cost. On two processors, so that the records the runtime
 // keeps per processor for goroutines that wait weigh the same on every machine.
-func perStep(t *testing.T, cfg spec.Config, parts train.Parts) float64 {
+func perStep(t *testing.T, cfg spec.Config, parts launch.Parts) float64 {
 	t.Helper()
 	count := func(steps int) uint64 {
 		cfg.Steps = steps

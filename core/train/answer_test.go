@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -43,14 +43,14 @@ func small(t *testing.T, name, p string) spec.Config {
 }
 
 // plain gives every rank a backend of its own.
-func plain() train.Parts {
-	return train.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }}
+func plain() launch.Parts {
+	return launch.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }}
 }
 
 // outcome trains, and fails the test where that fails.
-func outcome(t *testing.T, cfg spec.Config, parts train.Parts) *train.Outcome {
+func outcome(t *testing.T, cfg spec.Config, parts launch.Parts) *launch.Outcome {
 	t.Helper()
-	out, err := train.Run(t.Context(), cfg, data.Default(), parts)
+	out, err := launch.Local(t.Context(), cfg, data.Default(), parts)
 	if err != nil {
 		t.Fatalf("%s: %v", cfg.Plan, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -35,7 +36,7 @@ func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, chang
 	if change != nil {
 		change(&cfg)
 	}
-	out, err := train.Run(context.Background(), cfg, data.Default(), train.Parts{Checkpoints: c,
+	out, err := launch.Local(context.Background(), cfg, data.Default(), launch.Parts{Hooks: train.Hooks{Checkpoints: c},
 		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
 		return spec.Fingerprint{}, err

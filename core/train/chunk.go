@@ -52,8 +52,8 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.parts.Updater != nil {
-		c.Updater = r.parts.Updater(r.id, c.Updater)
+	if r.hooks.Updater != nil {
+		c.Updater = r.hooks.Updater(r.id, c.Updater)
 	}
 	c.model.Hooks = c
 	return c, nil
@@ -166,7 +166,7 @@ func (c *chunk) acts() (*model.Acts, error) {
 		c.free = c.free[:n-1]
 		return a, nil
 	}
-	return c.model.NewActs(c.r.meter.For(parallel.MemActivations), c.r.seqs)
+	return c.model.NewActs(c.r.meter.For(names.MemActivations), c.r.seqs)
 }
 
 // apply takes the optimizer's step on every piece, one call per run of equal
@@ -216,7 +216,7 @@ func (c *chunk) keepWeights() error {
 	pieces := c.Pieces()
 	if c.prev == nil {
 		for _, p := range pieces {
-			t, err := c.r.meter.Alloc(parallel.MemEvidence, p.Len())
+			t, err := c.r.meter.Alloc(names.MemEvidence, p.Len())
 			if err != nil {
 				return err
 			}
@@ -251,22 +251,4 @@ func (c *chunk) evidence(replicated bool) *parallel.Evidence {
 	ev := c.ev
 	ev.Once = !replicated || c.r.dp.Rank() == 0
 	return &ev
-}
-
-// recordState records the digests of weights at rest and of moments.
-func (c *chunk) recordState(step int) error {
-	weights, moments := c.Replicated()
-	for _, p := range c.State() {
-		if err := c.evidence(weights).Digests(trace.Event{Step: step, What: trace.Weight}, p.W, p.Range); err != nil {
-			return err
-		}
-	}
-	for _, p := range c.Pieces() {
-		for i, name := range c.r.opt.Moments() {
-			if err := c.evidence(moments).Digests(trace.Event{Step: step, What: name}, p.M[i], p.Range); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -188,7 +188,7 @@ func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 	} {
 		cfg := small(t, "nano", "")
 		c.change(&cfg)
-		_, err := train.Run(t.Context(), cfg, c.text, plain())
+		_, err := launch.Local(t.Context(), cfg, c.text, plain())
 		says(t, err, c.says)
 	}
 	if _, err := spec.Preset("giant"); err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
@@ -24,10 +25,10 @@ import (
 )
 
 // run trains and checks that no goroutine outlives the run.
-func run(t *testing.T, ctx context.Context, cfg spec.Config, parts train.Parts) (*train.Outcome, error) {
+func run(t *testing.T, ctx context.Context, cfg spec.Config, parts launch.Parts) (*launch.Outcome, error) {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	out, err := train.Run(ctx, cfg, data.Default(), parts)
+	out, err := launch.Local(ctx, cfg, data.Default(), parts)
 	for end := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before; {
 		if time.Now().After(end) {
 			t.Errorf("%d goroutines before the run, %d after it", before, runtime.NumGoroutine())
@@ -65,8 +66,8 @@ func (s *scarce) Alloc(n int) (kernels.Buffer, error) {
 }
 
 // on gives one rank a scarce backend.
-func on(rank int, s *scarce) train.Parts {
-	return train.Parts{Deadline: 20 * time.Second, Backend: func(r int) (kernels.Backend, error) {
+func on(rank int, s *scarce) launch.Parts {
+	return launch.Parts{Deadline: 20 * time.Second, Backend: func(r int) (kernels.Backend, error) {
 		if r == rank {
 			s.Backend = ref.New[float32]()
 			return s, nil
@@ -99,7 +100,7 @@ func TestFailedAllocationEndsAllRanks(t *testing.T) {
 }
 
 func TestBackendThatDoesNotOpen(t *testing.T) {
-	_, err := run(t, t.Context(), small(t, "nano", "dp=2"), train.Parts{Backend: func(r int) (kernels.Backend, error) {
+	_, err := run(t, t.Context(), small(t, "nano", "dp=2"), launch.Parts{Backend: func(r int) (kernels.Backend, error) {
 		if r == 1 {
 			return nil, errScarce
 		}
@@ -114,7 +115,7 @@ type broken struct{ kernels.Backend }
 func (broken) SwiGLU(h, _, _ kernels.Tensor) { panic("kernels: swiglu: " + h.String()) }
 
 func TestPanicBecomesTheRanksError(t *testing.T) {
-	_, err := run(t, t.Context(), small(t, "nano", "dp=2"), train.Parts{Backend: func(r int) (kernels.Backend, error) {
+	_, err := run(t, t.Context(), small(t, "nano", "dp=2"), launch.Parts{Backend: func(r int) (kernels.Backend, error) {
 		if r == 1 {
 			return broken{ref.New[float32]()}, nil
 		}

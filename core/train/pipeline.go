@@ -8,22 +8,10 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
-
-// Schedule is the plan's pipeline schedule for m micro-batches.
-func Schedule(p plan.Plan, m int) (schedule.Schedule, error) {
-	switch p.Schedule {
-	case plan.GPipe:
-		return schedule.GPipe(p.PP, m)
-	case plan.Interleaved:
-		return schedule.Interleaved(p.PP, p.Virtual, m)
-	}
-	return schedule.OneF1B(p.PP, m)
-}
 
 // stage runs one rank's actions of a step.
 type stage struct {
@@ -43,14 +31,20 @@ const (
 	leaving
 )
 
-// newStage makes the stage follow the plan's schedule.
+// newStage makes the stage follow the plan's schedule; of a pipeline of one stage
+// all schedules are one, a micro-batch forward and backward after the other.
 func (r *rank) newStage() (*stage, error) {
-	sched, err := Schedule(r.cfg.Plan, r.cfg.Plan.MicroBatches)
+	p := r.cfg.Plan
+	name := p.Schedule
+	if p.PP == 1 {
+		name = schedule.NameOneF1B
+	}
+	sched, err := schedule.Named(name, p.PP, p.Virtual, p.MicroBatches)
 	if err != nil {
 		return nil, err
 	}
-	if r.parts.Schedule != nil {
-		sched = r.parts.Schedule(r.id, sched)
+	if r.hooks.Schedule != nil {
+		sched = r.hooks.Schedule(r.id, sched)
 	}
 	return &stage{r: r, actions: sched.Stages[r.mesh.At.PP], acts: map[[2]int]*model.Acts{}, grads: map[[3]int]kernels.Tensor{}}, nil
 }
@@ -112,6 +106,8 @@ func (s *stage) run(ctx context.Context, a schedule.Action) error {
 	return fmt.Errorf("unknown action")
 }
 
+func beginsWorker(items []parallel.Item, i int) bool { return i == 0 || items[i-1].EndsWorker }
+
 // input takes the activations that the input was received into; the first
 // virtual stage starts with empty ones.
 func (s *stage) input(c *chunk, key [2]int) (*model.Acts, error) {
@@ -172,7 +168,7 @@ func (c *chunk) boundary(it *parallel.Item) (kernels.Tensor, error) {
 		c.edges = c.edges[:n-1]
 		return kernels.Flat(t.Buf).As(rows, cols), nil
 	}
-	t, err := c.r.meter.Alloc(parallel.MemOther, c.r.seqs*c.r.cfg.Model.SeqLen*cols)
+	t, err := c.r.meter.Alloc(names.MemOther, c.r.seqs*c.r.cfg.Model.SeqLen*cols)
 	if err != nil {
 		return t, err
 	}

@@ -23,9 +23,9 @@ import (
 type rank struct {
 	id    int
 	cfg   spec.Config
-	parts Parts
+	hooks Hooks
 	be    kernels.Backend
-	log   *trace.Log
+	log   trace.Recorder
 	world comm.Communicator
 	begun time.Time
 
@@ -39,10 +39,10 @@ type rank struct {
 	labels  comm.Labels // of this goroutine's operations, but those of updaters and models
 	chunks  []*chunk    // in the order of the layers
 	cutter  *parallel.Cutter
-	stage   *stage // of a pipeline
-	seqs    int    // capacity of a micro-batch
-	counter int    // optimizer steps taken
-	first   int    // first step of this run: 0, or where a checkpoint goes on
+	stage   *stage
+	seqs    int // capacity of a micro-batch
+	counter int // optimizer steps taken
+	first   int // first step of this run: 0, or where a checkpoint goes on
 	losses  []float64
 	told    Progress // what progress says of the step's update
 
@@ -67,7 +67,7 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 		if err := r.step(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		if r.parts.Checkpoints.due(step, r.cfg.Steps) {
+		if r.hooks.Checkpoints.due(step, r.cfg.Steps) {
 			if err := r.save(ctx, step); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
 			}
@@ -90,8 +90,8 @@ func (r *rank) close() {
 
 // build makes the parts of the rank and its buffers.
 func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
-	if r.parts.Config != nil {
-		r.cfg = r.parts.Config(r.id, r.cfg)
+	if r.hooks.Config != nil {
+		r.cfg = r.hooks.Config(r.id, r.cfg)
 	}
 	cfg := &r.cfg
 	if r.mesh, err = mesh.New(ctx, r.world, cfg.Plan.Dims(), cfg.Plan.KVReplicas(cfg.Model)); err != nil {
@@ -101,10 +101,10 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		return err
 	}
 	r.meter.Backend = r.be
-	r.be = r.meter.For(parallel.MemOther)
+	r.be = r.meter.For(names.MemOther)
 	r.queue = comm.NewQueue(ctx)
 	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
-	r.seqs = parallel.MaxSequences(cfg.Plan, cfg.Model, cfg.Sequences)
+	r.seqs = cfg.Plan.MaxSequences(cfg.Model, cfg.Sequences)
 	r.cutter = parallel.NewCutter(cfg.Plan, cfg.Model, r.dp.Rank())
 	for _, part := range cfg.Plan.Parts(cfg.Model, r.mesh.At) {
 		c, err := r.newChunk(part)
@@ -113,9 +113,7 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		}
 		r.chunks = append(r.chunks, c)
 	}
-	if r.mesh.PP.Size() > 1 {
-		r.stage, err = r.newStage()
-	}
+	r.stage, err = r.newStage()
 	return err
 }
 
@@ -125,27 +123,27 @@ func (r *rank) decorate(set *data.Set) (err error) {
 	if r.opt, err = optim.New(r.cfg.Optimizer); err != nil {
 		return err
 	}
-	if d := r.parts.Comm; d != nil {
+	if d := r.hooks.Comm; d != nil {
 		m := r.mesh
 		m.World, m.TP, m.KV, m.PP = d(r.id, names.World, m.World), d(r.id, names.TP, m.TP), d(r.id, names.KV, m.KV), d(r.id, names.PP, m.PP)
 		m.DP, m.Overlap = d(r.id, names.DP, m.DP), d(r.id, names.DP, m.Overlap)
 	}
 	r.dp, r.overlap = r.mesh.DP, r.mesh.Overlap
-	if r.parts.Source != nil {
-		r.source = r.parts.Source(r.id, r.source)
+	if r.hooks.Source != nil {
+		r.source = r.hooks.Source(r.id, r.source)
 	}
-	if r.parts.Optimizer != nil {
-		r.opt = r.parts.Optimizer(r.id, r.opt)
+	if r.hooks.Optimizer != nil {
+		r.opt = r.hooks.Optimizer(r.id, r.opt)
 	}
 	return nil
 }
 
 // cut is the run's change of how this rank's state is cut, nil for none.
 func (r *rank) cut() func([]parallel.Segment) []parallel.Segment {
-	if r.parts.Segments == nil {
+	if r.hooks.Segments == nil {
 		return nil
 	}
-	return func(s []parallel.Segment) []parallel.Segment { return r.parts.Segments(r.id, s) }
+	return func(s []parallel.Segment) []parallel.Segment { return r.hooks.Segments(r.id, s) }
 }
 
 // start makes the initial weights and proves that all replicas have them.
@@ -164,7 +162,7 @@ func (r *rank) start(ctx context.Context) error {
 			r.log.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: what, Span: &sp, Count: int64(t.Len())})
 		}
 	}
-	if c := r.parts.Checkpoints.Resume; c != nil {
+	if c := r.hooks.Checkpoints.Resume; c != nil {
 		if err := r.resume(ctx, c); err != nil {
 			return err
 		}
@@ -173,32 +171,6 @@ func (r *rank) start(ctx context.Context) error {
 		return err
 	}
 	return r.agree(ctx, r.first-1)
-}
-
-// recordState records the digests of weights and moments.
-func (r *rank) recordState(step int) error {
-	if !r.cfg.Evidence.Digests {
-		return nil
-	}
-	for _, c := range r.chunks {
-		if err := c.recordState(step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *rank) recordUnmoved() error {
-	for _, c := range r.chunks {
-		weights, _ := c.Replicated()
-		for _, p := range c.State() {
-			own := p.Range.Intersect(shard.Range{Hi: c.model.Layout.Owned})
-			if err := c.evidence(weights).Unmoved(&r.cfg.Model, r.cfg.Seed, r.cfg.Steps-1, p.W.Range(own.Lo-p.Lo, own.Hi-p.Lo), own); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // step takes one optimizer step.
@@ -217,7 +189,7 @@ func (r *rank) step(ctx context.Context, step int) error {
 	for i := range items {
 		items[i].Batch.InvN = 1 / float64(n)
 	}
-	if err := r.passes(ctx, items); err != nil {
+	if err := r.stage.step(ctx, items); err != nil {
 		return err
 	}
 	if err := r.finish(ctx, step, n); err != nil {
@@ -260,33 +232,6 @@ func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item)
 	}
 	return int64(n[0]), nil
 }
-
-// passes runs every micro-batch forward and backward.
-func (r *rank) passes(ctx context.Context, items []parallel.Item) error {
-	if r.mesh.PP.Size() > 1 {
-		return r.stage.step(ctx, items)
-	}
-	c := r.chunks[0]
-	for i := range items {
-		it := &items[i]
-		a, err := c.acts()
-		if err != nil {
-			return err
-		}
-		if err := c.forward(ctx, it, a); err != nil {
-			return err
-		}
-		if _, err := c.backward(ctx, it, beginsWorker(items, i), kernels.Tensor{}); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-func beginsWorker(items []parallel.Item, i int) bool { return i == 0 || items[i-1].EndsWorker }
 
 // finish completes the reductions, joins the two sources of a tied embedding,
 // and makes the mean loss of the reduced sum.
@@ -345,8 +290,8 @@ func (r *rank) update(ctx context.Context, step int) error {
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {
 		return err
 	}
-	if r.parts.Counter != nil {
-		r.counter = r.parts.Counter(r.id, r.counter)
+	if r.hooks.Counter != nil {
+		r.counter = r.hooks.Counter(r.id, r.counter)
 	}
 	r.scalar(step, trace.Counter, float64(r.counter))
 	return r.recordState(step)
@@ -406,10 +351,10 @@ func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 }
 
 func (r *rank) progress(step int, n int64) {
-	if r.parts.Progress == nil || !r.reports() {
+	if r.hooks.Progress == nil || !r.reports() {
 		return
 	}
 	p := r.told
 	p.Step, p.Steps, p.Loss, p.Tokens, p.Elapsed = step, r.cfg.Steps, r.losses[len(r.losses)-1], n, time.Since(r.begun)
-	r.parts.Progress(p)
+	r.hooks.Progress(p)
 }

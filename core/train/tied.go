@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -43,7 +42,7 @@ func (r *rank) joinTied(ctx context.Context, step int) error {
 
 // receiveAdd adds what the last stage sends to x.
 func (r *rank) receiveAdd(ctx context.Context, x kernels.Tensor) error {
-	buf, err := r.meter.Borrow(parallel.MemOther, x.Len())
+	buf, err := r.meter.Borrow(names.MemOther, x.Len())
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 	"github.com/lockstep-ml/lockstep/property/gen"
@@ -66,7 +66,7 @@ func drawMicroBatches(t *rapid.T, c spec.Config, p plan.Plan) int {
 // answer trains under a plan.
 func answer(t *rapid.T, c spec.Config, text data.Text, p plan.Plan) spec.Fingerprint {
 	c.Plan = p
-	out, err := train.Run(context.Background(), c, text, train.Parts{Deadline: 20 * time.Second,
+	out, err := launch.Local(context.Background(), c, text, launch.Parts{Deadline: 20 * time.Second,
 		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
 		t.Fatalf("%s: %v", p, err)

@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -112,13 +112,13 @@ func drawZero(t *rapid.T, p *plan.Plan) {
 }
 
 // Run trains c under a plan and fails the property where that fails.
-func Run(t *rapid.T, c spec.Config, text data.Text, p plan.Plan, parts train.Parts) *train.Outcome {
+func Run(t *rapid.T, c spec.Config, text data.Text, p plan.Plan, parts launch.Parts) *launch.Outcome {
 	c.Plan = p
 	if parts.Backend == nil {
 		parts.Backend = func(int) (kernels.Backend, error) { return ref.New[float32](), nil }
 	}
 	parts.Deadline = 20 * time.Second
-	out, err := train.Run(context.Background(), c, text, parts)
+	out, err := launch.Local(context.Background(), c, text, parts)
 	if err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
@@ -127,11 +127,11 @@ func Run(t *rapid.T, c spec.Config, text data.Text, p plan.Plan, parts train.Par
 
 // Answer is the state after the last step of c under a plan.
 func Answer(t *rapid.T, c spec.Config, text data.Text, p plan.Plan) spec.Fingerprint {
-	return AnswerOf(t, c, Run(t, c, text, p, train.Parts{}))
+	return AnswerOf(t, c, Run(t, c, text, p, launch.Parts{}))
 }
 
 // AnswerOf is the state after the last step of an outcome of c.
-func AnswerOf(t *rapid.T, c spec.Config, out *train.Outcome) spec.Fingerprint {
+func AnswerOf(t *rapid.T, c spec.Config, out *launch.Outcome) spec.Fingerprint {
 	f, err := spec.FingerprintAt(out.History, c.Steps-1)
 	if err != nil {
 		t.Fatalf("%s: %v", out.History.Header.Plan, err)

@@ -6,11 +6,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"pgregory.net/rapid"
 
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/property/gen"
 )
@@ -59,7 +59,7 @@ var _ = Describe("Pipeline parallelism", Label("C-PIPE-001"), func() {
 		gen.Check("boundaries", func(t *rapid.T) {
 			c := gen.Training(t, rapid.IntRange(2, 6))
 			p := gen.Plan(t, c, gen.Axes{Pipeline: true, Tensor: rapid.Bool().Draw(t, "tensor parallel too")})
-			checkBoundaries(t, p, gen.Run(t, c, gen.Text(t, c), p, train.Parts{}).History)
+			checkBoundaries(t, p, gen.Run(t, c, gen.Text(t, c), p, launch.Parts{}).History)
 		})
 	})
 
@@ -142,7 +142,7 @@ func checkBoundaries(t *rapid.T, p plan.Plan, h *trace.History) {
 	if dims.PP == 1 {
 		return
 	}
-	s, err := train.Schedule(p, p.MicroBatches)
+	s, err := schedule.Named(p.Schedule, p.PP, p.Virtual, p.MicroBatches)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -28,8 +28,8 @@ func answer(t *testing.T, cfg spec.Config, text string) (spec.Fingerprint, error
 	if cfg.Plan, err = plan.Parse(text); err != nil {
 		return spec.Fingerprint{}, err
 	}
-	out, err := train.Run(t.Context(), cfg, data.Default(),
-		train.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
+	out, err := launch.Local(t.Context(), cfg, data.Default(),
+		launch.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
 		return spec.Fingerprint{}, err
 	}

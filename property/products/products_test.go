@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -69,13 +70,13 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
-				gen.Run(t, half, text, before, train.Parts{Checkpoints: train.Checkpoints{Dir: dir}})
+				gen.Run(t, half, text, before, launch.Parts{Hooks: train.Hooks{Checkpoints: train.Checkpoints{Dir: dir}}})
 				ck, err := checkpoint.Open(dir)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer ck.Close()
-				out := gen.Run(t, c, text, after, train.Parts{Checkpoints: train.Checkpoints{Resume: ck}})
+				out := gen.Run(t, c, text, after, launch.Parts{Hooks: train.Hooks{Checkpoints: train.Checkpoints{Resume: ck}}})
 				gen.Same(t, after, gen.AnswerOf(t, c, out), after.Unsplit(c.Model), want)
 			})
 		})
@@ -91,7 +92,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 					t.Fatal(err)
 				}
 				backends := make([]*null.Backend, c.Plan.World())
-				out := gen.Run(t, c, text, c.Plan, train.Parts{Backend: func(rank int) (kernels.Backend, error) {
+				out := gen.Run(t, c, text, c.Plan, launch.Parts{Backend: func(rank int) (kernels.Backend, error) {
 					backends[rank] = null.New()
 					return backends[rank], nil
 				}})

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"pgregory.net/rapid"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -192,7 +193,7 @@ var _ = Describe("The tree over workers", Label("C-DDP-001"), func() {
 			x := leaves(t, be, drawSource(t), workers, length)
 			counters := make([]*parallel.Counter, ranks)
 			for r := range counters {
-				c, err := parallel.NewCounter(&parallel.Meter{Backend: be}, parallel.MemGrads, length, workers/ranks)
+				c, err := parallel.NewCounter(&parallel.Meter{Backend: be}, names.MemGrads, length, workers/ranks)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,11 +4,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"pgregory.net/rapid"
 
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/property/gen"
 )
@@ -28,7 +28,7 @@ var _ = Describe("Tensor parallelism", Label("C-TP-001"), func() {
 		gen.Check("replicas", func(t *rapid.T) {
 			c := gen.Training(t, rapid.IntRange(1, 2))
 			p := gen.Plan(t, c, gen.Axes{Tensor: true})
-			checkReplicas(t, p, gen.Run(t, c, gen.Text(t, c), p, train.Parts{}).History)
+			checkReplicas(t, p, gen.Run(t, c, gen.Text(t, c), p, launch.Parts{}).History)
 		})
 	})
 

@@ -1,0 +1,102 @@
+package suite_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/contracts"
+	ckpt "github.com/lockstep-ml/lockstep/contracts/ckpt/suite"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// The cases hold, mutants are caught, and what is taken away from the evidence
+// of a case leaves clauses without a verdict.
+func TestOnRuns(t *testing.T) {
+	var r contracttest.Runner
+	c := ckpt.Suite()
+	all := c.Cases(contracttest.Options())
+	for _, cs := range contracttest.Cases(c) {
+		t.Run(cs.Name, func(t *testing.T) {
+			r.Held(t, c, []suite.Case{cs})
+		})
+	}
+	i := slices.IndexFunc(all, func(cs suite.Case) bool { return strings.Contains(cs.Name, "then dp=2,tp=2") })
+	e, err := r.Evidence(t, all[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := func(what string, step int) func(trace.Event) bool {
+		return func(e trace.Event) bool {
+			return e.Kind == trace.KindDigest && e.What == what && e.Step == step && e.Rank == 1
+		}
+	}
+	for _, x := range []struct {
+		name    string
+		lost    func(trace.Event) bool
+		clauses []string
+	}{
+		{"where it goes on", func(e trace.Event) bool { return e.Kind == trace.KindResume && e.Rank == 2 }, []string{"1", "2", "3", "4"}},
+		{"the state as loaded", digest(trace.MomentM, 1), []string{"1"}},
+		{"weights after a step", digest(trace.Weight, 2), []string{"2"}},
+		{"scalars", func(e trace.Event) bool { return e.Kind == trace.KindScalar && e.Rank == 3 }, []string{"2", "3"}},
+		{"data", func(e trace.Event) bool { return e.Kind == trace.KindData && e.Step == 3 }, []string{"4"}},
+	} {
+		t.Run("without "+x.name, func(t *testing.T) {
+			for _, res := range contract.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.lost)}) {
+				if n := strings.TrimPrefix(res.Clause.ID, "C-CKPT-001."); slices.Contains(x.clauses, n) && res.Verdict() != contract.Inconclusive {
+					t.Errorf("%s is %s: saw %d of %d", res.Clause.ID, res.Verdict(), res.Saw, res.Expected)
+					contracttest.Log(t, res)
+				}
+			}
+		})
+	}
+	r.Mutants(t, c)
+}
+
+// Each damage is tried, refused by name, and its loss is no verdict.
+func TestDamages(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var r contracttest.Runner
+	c := ckpt.Suite()
+	all := c.Cases(contracttest.Options())
+	e, err := r.Evidence(t, all[len(all)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ev := range e.Histories[contract.Test].All {
+		t.Logf("%s: %s", ev.What, ev.Text)
+		n++
+		lost := contracttest.Without(e, contract.Test, func(x trace.Event) bool { return x.What == ev.What })
+		contracttest.Want(t, c, lost, contract.Inconclusive, "5")
+		other := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
+			for i := range events {
+				if events[i].What == ev.What && ev.What != "" {
+					events[i].Text = "something is wrong"
+				} else if events[i].What == ev.What {
+					events[i].Text = "a checkpoint that is whole"
+				}
+			}
+			return events
+		})
+		contracttest.Want(t, c, other, contract.Violated, "5")
+	}
+	if n < 10 {
+		t.Errorf("%d attempts", n)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("the run leaves %v behind (%v)", left, err)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	if err := contracts.Validate([]*suite.Suite{ckpt.Suite()}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,165 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/lockstep-ml/lockstep/contracts/collective"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// orderless are the clauses of algorithms that add in an order of their own.
+var orderless = [...]string{"1", "3", "4", "5", "6", "7"}
+
+// list makes the cases: the tree on worlds that are powers of two and worlds
+// that are not, ring and star on one of each.
+func list(o suite.Options) []suite.Case {
+	seed := o.Seed
+	if seed == 0 {
+		seed = 1
+	}
+	level := min(max(o.Level, 1), 3)
+	repeats := [...]int{2, 3, 10}[level-1]
+	var out []suite.Case
+	for _, a := range []struct {
+		algorithm names.Algorithm
+		worlds    []int
+	}{{names.Tree, []int{2, 3, 4, 5, 8}}, {names.Ring, []int{3, 4}}, {names.Star, []int{3, 4}}} {
+		for _, n := range a.worlds {
+			s := collective.Spec{World: n, Algorithm: a.algorithm, Seed: seed, Level: level - 1, Repeats: repeats}
+			cs := suite.Case{Name: fmt.Sprintf("%s of %d ranks", a.algorithm, n)}
+			if a.algorithm != names.Tree {
+				for _, c := range orderless {
+					cs.Clauses = append(cs.Clauses, "C-COMM-001."+c)
+				}
+			}
+			cs.Runs = map[contract.Role]suite.Run{contract.Test: {Key: fmt.Sprintf("drill %+v", s), Do: drilling{s}.run}}
+			out = append(out, cs)
+		}
+	}
+	return out
+}
+
+// drilling makes the histories of drills.
+type drilling struct{ collective.Spec }
+
+// run makes the history of a drill with all ranks in this process.
+func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error) {
+	logs, err := s.logs()
+	if err != nil {
+		return nil, err
+	}
+	ends, err := s.open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	logs[0].Header.Backend = ends[0].backend.Name()
+	for r := range logs {
+		logs[r].Header.Backend = logs[0].Header.Backend
+	}
+	comms := make([]comm.Communicator, s.World)
+	for r := range comms {
+		comms[r] = ends[r].comm
+	}
+	backend := func(rank int) kernels.Backend { return ends[rank].backend }
+	for i := range s.Repeats {
+		for _, rec := range drill.Run(ctx, comms, backend, s.Seed, s.Level) {
+			d := rec.Digest
+			logs[rec.Rank].Record(trace.Event{Kind: trace.KindDrill, Step: i, Op: rec.Op, Ranks: rec.Group,
+				Count: int64(rec.Count), Digest: &d, Text: rec.Err})
+		}
+	}
+	if s.World > 1 {
+		if err := s.mismatch(ctx, env, logs); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range logs {
+		l.Record(trace.Event{Kind: trace.KindEnd, Step: s.Repeats - 1})
+	}
+	return trace.Merge(logs)
+}
+
+func (s drilling) logs() ([]*trace.Log, error) {
+	spec, err := json.Marshal(s.Spec)
+	if err != nil {
+		return nil, err
+	}
+	logs := make([]*trace.Log, s.World)
+	for r := range logs {
+		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: s.World,
+			Plan: fmt.Sprintf("drill of %d ranks, comm=%s", s.World, s.Algorithm), Spec: trace.Spec{Drill: spec}}}
+	}
+	return logs, nil
+}
+
+// end is one rank of the drill.
+type end struct {
+	backend kernels.Backend
+	comm    comm.Communicator // as decorated
+}
+
+func (s drilling) open(ctx context.Context, env suite.Env) ([]end, error) {
+	backends, err := env.Parts.Backends(s.World)
+	if err != nil {
+		return nil, err
+	}
+	comms, err := env.Parts.Open(ctx, backends, comm.LocalOptions{Algorithm: s.Algorithm})
+	if err != nil {
+		return nil, err
+	}
+	ends := make([]end, s.World)
+	for r := range ends {
+		ends[r] = end{backends[r], comms[r]}
+		if env.Parts.Comm != nil {
+			ends[r].comm = env.Parts.Comm(r, names.World, comms[r])
+		}
+	}
+	return ends, nil
+}
+
+// mismatch lets the last rank call with one element more than its peers, in a
+// world of its own, since a failed group stays failed.
+func (s drilling) mismatch(ctx context.Context, env suite.Env, logs []*trace.Log) error {
+	ends, err := s.open(ctx, env)
+	if err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, s.World)
+	for r := range ends {
+		wait.Go(func() {
+			defer ends[r].comm.Close()
+			n := 4
+			if r == s.World-1 {
+				n++
+			}
+			buf, err := ends[r].backend.Alloc(n)
+			if err != nil {
+				errs[r] = err
+				return
+			}
+			defer ends[r].backend.Free(buf)
+			e := trace.Event{Kind: trace.KindDrill, What: collective.Mismatch, Op: names.OpAllReduce, Count: int64(n)}
+			if err := ends[r].comm.AllReduce(ctx, kernels.Flat(buf), kernels.Sum); err != nil {
+				e.Text = err.Error()
+			}
+			logs[r].Record(e)
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

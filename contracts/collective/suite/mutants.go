@@ -1,0 +1,59 @@
+package suite
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
+)
+
+// breaks decorates the communicators of a case's drill.
+func breaks(f fault.Fault) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r := c.Runs[contract.Test]
+		r.Key, r.Parts = "", f
+		c.Runs[contract.Test] = r
+	}
+}
+
+// mutants are broken communicators.
+func mutants() []suite.Mutant {
+	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
+		return suite.Mutant{ID: id, Clause: "C-COMM-001." + clause, On: on, Break: breaks(f), Says: says}
+	}
+	return []suite.Mutant{
+		m("contribution-lost", "1", "tree of 3 ranks", fault.LoseContribution(1),
+			"the elements of one rank never enter a sum (NVIDIA/nccl#434)"),
+		m("far-first-tree", "2", "tree of 8 ranks", fault.OtherTree(""),
+			"ranks are added in the order of halving from the far distance: right, but another last bit"),
+		m("far-first-tree-of-5", "2", "tree of 5 ranks", fault.ReverseTree(),
+			"ranks are added in descending order, in a world that is no power of two"),
+		m("tail-left-out", "3", "tree of 4 ranks", fault.LoseTail(),
+			"the elements that the ranks do not divide evenly are not reduced"),
+		m("root-of-the-world", "4", "tree of 4 ranks", fault.RootOfWorld(),
+			"sub-groups broadcast from another root than the one they are given; in the world it is right"),
+		m("overwritten-in-place", "5", "tree of 4 ranks", fault.OverwriteInPlace(),
+			"an output that lies within the input is cleared before the input is read"),
+		m("wrong-the-second-time", "6", "tree of 4 ranks", fault.FlipAfter(0, reductions(4)+3, 4),
+			"one bit is wrong in an operation that was right the first time"),
+		m("one-rank-differs", "7", "tree of 4 ranks", fault.FlipAfter(2, reductions(4)-1, 30),
+			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)"),
+		m("ring-contribution-lost", "1", "ring of 4 ranks", fault.LoseContribution(3),
+			"the last rank's elements never enter a sum of the ring"),
+		m("mismatch-accepted", "7", "star of 3 ranks", fault.TrimToPeers(4),
+			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)"),
+	}
+}
+
+// reductions is the number of non-empty all-reduces on the world in one drill of
+// the lowest level.
+func reductions(world int) int {
+	n := 0
+	for _, r := range drill.Plan(world, 0, 1, 0) {
+		if r.Op == names.OpAllReduce && len(r.Group) == world && r.Count > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,295 @@
+// Package compare compares a run of any plan with its control, which has the
+// whole model on every rank (plan.Plan.Unsplit): slices and shards of a tensor
+// must add up to the control's, and copies of one slice must be equal.
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Comparison holds the two runs of one pass.
+type Comparison struct {
+	Test, Control *evidence.Run
+	// Held says who holds what of each parameter of the test run.
+	Held map[string][]evidence.Holding
+	// Same is whether the plan promises the control's bits. Where it does not, the
+	// runs part when the first sums over workers do: then Equal is the number of
+	// steps whose activations, and whose workers' gradients, must still be equal.
+	Same  bool
+	Equal int
+
+	p       *contract.Pass
+	control map[string][]evidence.Holding
+}
+
+// Open reads the test run and its control. The pass doubts and ok is false where
+// one is missing, they are of different tasks, or the plan does not promise the
+// control's bits.
+func Open(p *contract.Pass) (c *Comparison, ok bool) {
+	c, ok = Part(p)
+	if ok && !c.Same {
+		p.Doubt("plan %s does not promise the bits of %s", c.Test.Config.Plan, c.Control.Config.Plan)
+		return nil, false
+	}
+	return c, ok
+}
+
+// Part is Open for clauses that judge by bounds what the plan does not promise;
+// something of the two runs must be equal.
+func Part(p *contract.Pass) (c *Comparison, ok bool) {
+	if c, ok = open(p); !ok {
+		return nil, false
+	}
+	test, control := c.Test.Config.Plan, c.Control.Config.Plan
+	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
+		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
+		return nil, false
+	}
+	c.Same = test.SameBits(control, c.Test.Config.Model)
+	switch {
+	case c.Same:
+		c.Equal = c.Test.Config.Steps
+	case test.CanonicalActivations():
+		c.Equal = 1
+	default:
+		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
+		return nil, false
+	}
+	return c, true
+}
+
+// Pair reads the test run and the single worker, whatever the plan promises.
+func Pair(p *contract.Pass) (c *Comparison, ok bool) {
+	if c, ok = open(p); !ok {
+		return nil, false
+	}
+	if c.Control.Header.World != 1 {
+		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
+		return nil, false
+	}
+	if c.Same = c.Test.Exact(); c.Same {
+		c.Equal = c.Test.Config.Steps
+	}
+	return c, true
+}
+
+func open(p *contract.Pass) (*Comparison, bool) {
+	test, ok := evidence.Read(p, contract.Test)
+	if !ok {
+		return nil, false
+	}
+	control, ok := evidence.Read(p, contract.Control)
+	if !ok {
+		return nil, false
+	}
+	if err := evidence.SameTask(test, control); err != nil {
+		p.Doubt("%v", err)
+		return nil, false
+	}
+	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}, true
+}
+
+// Gradients compares, in every step in which they must be equal, the named
+// tensors' gradients: each logical worker's, before any sum over workers, and the
+// reduced one; where the plan does not promise that one, package onestep judges
+// the step. names selects from the gradient sources, of which a tied head is one;
+// nil is all.
+func (c *Comparison) Gradients(names func(string) bool) {
+	for step := range c.Equal {
+		for w := range c.Test.Workers {
+			if !c.Test.Busy(w) || !c.Test.Config.Evidence.Workers {
+				continue
+			}
+			for _, t := range c.Test.Sources {
+				if names == nil || names(t.Name) {
+					c.tensor(step, trace.WorkerGrad, t.Name, w)
+				}
+			}
+		}
+		if c.Same {
+			c.params(step, trace.Grad, names)
+		}
+	}
+	if !c.Same {
+		bounded.Judge(c.p, c.Test, names)
+	}
+}
+
+// States compares the named parameters' weights and moments before the first step
+// and after every one after which they must be equal.
+func (c *Comparison) States(names func(string) bool) {
+	c.State(-1, names)
+	for step := range c.Test.Config.Steps {
+		if c.Same {
+			c.State(step, names)
+		}
+	}
+}
+
+// State compares the named parameters' weights and moments at a step.
+func (c *Comparison) State(step int, names func(string) bool) {
+	for _, what := range c.Test.State() {
+		c.params(step, what, names)
+	}
+}
+
+func (c *Comparison) params(step int, what string, names func(string) bool) {
+	for _, t := range c.Test.Params {
+		if names == nil || names(t.Name) {
+			c.tensor(step, what, t.Name, 0)
+		}
+	}
+}
+
+// Split reports whether ranks hold different slices of a parameter.
+func (c *Comparison) Split(name string) bool {
+	for _, h := range c.Held[name] {
+		if h.Param.Len() < h.Param.Rows*h.Param.Cols {
+			return true
+		}
+	}
+	return false
+}
+
+// Expected is the number of copies of a tensor that the ranks record.
+func (c *Comparison) Expected(what, name string) int {
+	return c.Test.Records(c.Held[name], what)
+}
+
+// tensor compares one tensor in one step.
+func (c *Comparison) tensor(step int, what, name string, worker int) {
+	n := c.Expected(what, name)
+	c.p.Expect(n)
+	want, has := c.want(step, what, name, worker)
+	copies := c.Test.Copies(c.Held[name], step, what, worker)
+	if !has {
+		return
+	}
+	if c.Test.Shared(what) { // a slice of which a share is missing proves nothing
+		copies = slices.DeleteFunc(copies, func(x evidence.Copy) bool { return x.Event.Count < int64(x.Param.Len()) })
+	}
+	c.p.Saw(min(n, len(copies)))
+	d := difference{Comparison: c, step: step, name: name, title: what}
+	if what == trace.WorkerGrad {
+		d.title = fmt.Sprintf("gradient of logical worker %d", worker)
+	}
+	groups := evidence.BySlice(copies)
+	if !agree(groups, want) {
+		d.locate(groups, want, len(copies) >= n)
+	}
+}
+
+// want is the control's digest of a whole tensor: that of the first rank that has
+// it, or of all shares together.
+func (c *Comparison) want(step int, what, name string, worker int) (trace.Event, bool) {
+	copies := c.Control.Copies(c.control[name], step, what, worker)
+	if len(copies) == 0 || !copies[0].Complete() {
+		return trace.Event{}, false
+	}
+	return copies[0].Event, true
+}
+
+// agree reports whether the copies of each slice are equal and the slices add up
+// to the whole.
+func agree(groups [][]evidence.Copy, want trace.Event) bool {
+	for _, g := range groups {
+		for _, x := range g {
+			if !x.Complete() || !evidence.Same(x.Event, g[0].Event) {
+				return false
+			}
+		}
+	}
+	return evidence.Same(evidence.Whole(groups), want)
+}
+
+// difference is a tensor that is not the control's.
+type difference struct {
+	*Comparison
+	step        int
+	name, title string
+	found       int
+}
+
+// locate names the ranks that deviate, where that can be known. Without all
+// copies the sum of the slices shows nothing.
+func (d *difference) locate(groups [][]evidence.Copy, want trace.Event, all bool) {
+	for _, g := range groups {
+		for _, x := range g {
+			d.one(x, g[0], want)
+		}
+	}
+	if all && d.found == 0 {
+		d.report(-1, evidence.Whole(groups), want, "of all ranks together differs from the control's")
+	}
+}
+
+// one judges a copy by the control's slice, or, where the control has no
+// elements, by the first copy of the same slice.
+func (d *difference) one(x, first evidence.Copy, want trace.Event) {
+	ref, ok := evidence.SliceOf(x.Holding, want)
+	switch {
+	case x.Param.Len() == x.Param.Rows*x.Param.Cols:
+		ref, ok = want, true
+	case !ok:
+		ref = first.Event
+	}
+	switch {
+	case !x.Complete():
+		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
+	case evidence.Same(x.Event, ref):
+	case ok:
+		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d is not the control's", x.Rank))
+	default:
+		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
+	}
+}
+
+func (d *difference) report(rank int, got, want trace.Event, message string) {
+	d.found++
+	f := contract.Finding{Rank: rank, Step: d.step, Tensor: d.name, Message: d.title + " " + message}
+	d.p.Report(d.Test.Fill(f, got, want))
+}
+
+// Scalars compares scalars of every step with the control's, on the ranks that
+// on selects (nil: all): those that the plan promises. The learning rate and the
+// number of steps are no sums, so every plan promises them.
+func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
+	for step := range c.Test.Config.Steps {
+		for _, what := range whats {
+			if !c.Same && what != trace.LR && what != trace.Counter {
+				continue
+			}
+			for rank := range c.Test.Header.World {
+				if on == nil || on(rank) {
+					c.scalar(step, rank, what)
+				}
+			}
+		}
+	}
+}
+
+func (c *Comparison) scalar(step, rank int, what string) {
+	c.p.Expect(1)
+	got, ok := c.Test.Scalar(rank, step, what)
+	want, has := c.Control.Scalar(0, step, what)
+	if !ok || !has {
+		return
+	}
+	c.p.Saw(1)
+	if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
+		c.p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
+			Message: fmt.Sprintf("%s of rank %d differs from the control's", what, rank)})
+	}
+}
+
+// LastStage reports whether a rank is on the last pipeline stage, which alone
+// has the loss.
+func (c *Comparison) LastStage(rank int) bool {
+	return c.Test.At(rank).PP == c.Test.Config.Plan.PP-1
+}

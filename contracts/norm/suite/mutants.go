@@ -1,0 +1,77 @@
+package suite
+
+import (
+	"math"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/spec"
+)
+
+// breaks adds a fault to the infinities of a case's test run.
+func breaks(f fault.Fault) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r := c.Runs[contract.Test]
+		r.Key, r.Parts = "", fault.All(r.Parts, f)
+		c.Runs[contract.Test] = r
+	}
+}
+
+// hidden plants the largest float32 instead of an infinity in the test run.
+func hidden(c *suite.Case) {
+	r := c.Runs[contract.Test]
+	r.Key, r.Parts = "", infinities(*r.Config, math.MaxFloat32)
+	c.Runs[contract.Test] = r
+}
+
+// agreedUpon breaks test and control alike, as an error of the trainer does
+// that no plan escapes.
+func agreedUpon(f fault.Fault) func(*suite.Case) {
+	return func(c *suite.Case) {
+		breaks(f)(c)
+		r := c.Runs[contract.Control]
+		r.Key, r.Parts = "", fault.All(r.Parts, f)
+		c.Runs[contract.Control] = r
+	}
+}
+
+// byData gives the optimizer the learning rate of the step of the data, in test
+// and control alike.
+func byData(c *suite.Case) {
+	agreedUpon(fault.Rate(c.Runs[contract.Test].Config.Optimizer.At))(c)
+}
+
+// mutants are broken runs, at least one per clause.
+func mutants() []suite.Mutant {
+	m := func(id, clause, on string, change func(*suite.Case), says string) suite.Mutant {
+		return suite.Mutant{ID: id, Clause: "C-NORM-001." + clause, On: on + " step 1 skipped", Break: change, Says: says}
+	}
+	return []suite.Mutant{
+		m("norm-of-own-shard", "1", "odd dp=2,zero=3", breaks(fault.LocalNorm()),
+			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)"),
+		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.Config(func(rank int, c *spec.Config) {
+			if rank == 5 {
+				c.Optimizer.Clip /= 2
+			}
+		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)"),
+
+		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", breaks(fault.NormOfFirst()),
+			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
+		m("norm-summed-twice", "2", "odd dp=4", agreedUpon(fault.NormTwice()),
+			"squares that are summed already are summed over the replicas again (pytorch/pytorch#88955)"),
+
+		m("one-rank-steps", "3", "odd dp=4", breaks(fault.StepAnyway(2)),
+			"the decision to skip is one rank's own: it steps where the others do not (ecmwf/WeatherGenerator#2724)"),
+		m("skipped-step-counted", "3", "odd dp=4", agreedUpon(fault.CountSkipped()),
+			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)"),
+
+		m("schedule-moves-by-data", "4", "odd dp=2,zero=3", byData,
+			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)"),
+		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", breaks(fault.CountSkipped()),
+			"the bias correction of the next step counts the skipped one"),
+
+		m("infinity-hidden", "5", "nano dp=8,zero=1", hidden,
+			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
+	}
+}

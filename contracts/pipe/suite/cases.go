@@ -1,0 +1,52 @@
+package suite
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
+)
+
+// oneWorker computes the whole batch as one logical worker, so that a step may
+// have fewer micro-batches than stages.
+func oneWorker(c *spec.Config) { c.Model.Groups.Data = 1 }
+
+// fixtures are the default cases of a level. odd has uneven micro-batches, some
+// of which are shorter than the first, a tied head, and on three stages uneven
+// ones.
+func fixtures(level int) []suite.Fixture {
+	few := []suite.Fixture{
+		{Config: "nano", Steps: 2, Plans: []string{"pp=2", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2"}},
+		{Config: "odd", Steps: 2, Plans: []string{"pp=3", "pp=4,microbatches=8", "dp=2,pp=2", "pp=2,schedule=interleaved,virtual=2,microbatches=8"}},
+		{Config: "nano", Steps: 1, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2"}, Change: oneWorker, Suffix: " of one worker"},
+	}
+	if level <= 1 {
+		return few
+	}
+	many := []suite.Fixture{
+		{Config: "nano", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2",
+			"dp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,vocab=parallel", "dp=3,pp=2", "dp=4,pp=2,comm=star", "dp=4,pp=2,zero=1,comm=ring"}},
+		{Config: "odd", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4,microbatches=8", "pp=4,schedule=gpipe,microbatches=12", "dp=2,pp=2",
+			"pp=2,schedule=interleaved,virtual=2,microbatches=8", "dp=2,pp=2,schedule=interleaved,virtual=2", "dp=2,tp=2,pp=2", "dp=2,pp=4,zero=3"}},
+		{Config: "nano", Steps: 4, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2", "pp=4,microbatches=16",
+			"pp=2,schedule=interleaved,virtual=2,microbatches=3"}, Change: oneWorker, Suffix: " of one worker"},
+	}
+	if level == 2 {
+		return many
+	}
+	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
+		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
+}
+
+// list makes the cases of options.
+func list(o suite.Options) []suite.Case {
+	return suite.WithUnsplit(o, suite.Choose(o, fixtures, stages), nil)
+}
+
+// stages are plans that a configuration allows.
+func stages(config string) []string {
+	c, err := model.Named(config)
+	if err != nil || c.Layers < 4 {
+		return []string{"pp=2"}
+	}
+	return []string{"pp=2", "pp=4", "pp=2,schedule=interleaved,virtual=2"}
+}

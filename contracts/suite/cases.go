@@ -1,0 +1,82 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Preset is the named configuration for verification, with the options' seed
+// and text, and their steps or the given ones: everything is recorded, and a
+// difference between replicas does not end the run.
+func Preset(name string, o Options, steps int) (spec.Config, error) {
+	cfg, err := spec.Preset(name)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Steps = steps
+	if o.Steps > 0 {
+		cfg.Steps = o.Steps
+	}
+	if o.Seed != 0 {
+		cfg.Seed = o.Seed
+	}
+	if o.Backend != "" {
+		cfg.Backend = o.Backend
+	}
+	if o.Text.Name != "" {
+		cfg.Text = o.Text.Name
+	}
+	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	return cfg, nil
+}
+
+// Train trains cfg. Runs of one configuration on one text are done once.
+func Train(cfg spec.Config, o Options) Run {
+	return Run{Key: string(cfg.Spec()) + " on text " + o.Text.Hash(), Config: &cfg}
+}
+
+// Broken is a case that reports an error of its options when it is run.
+func Broken(name string, err error) Case {
+	fail := func(context.Context, Env) (*trace.History, error) { return nil, err }
+	return Case{Name: name, Runs: map[contract.Role]Run{contract.Test: {Do: fail}}}
+}
+
+// Plans parses the options' plans, or else the given ones.
+func Plans(o Options, otherwise ...string) ([]plan.Plan, error) {
+	texts := otherwise
+	if len(o.Plans) > 0 {
+		texts = o.Plans
+	}
+	var out []plan.Plan
+	for _, s := range texts {
+		p, err := plan.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Name is a case's name: the configuration's and the plan's.
+func Name(cfg spec.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
+
+// Fit reports whether all plans of the options can run on a named configuration.
+func Fit(config string, o Options) bool {
+	cfg, err := spec.Preset(config)
+	if err != nil {
+		return false
+	}
+	plans, err := Plans(o)
+	for _, p := range plans {
+		if err == nil {
+			err = p.Validate(cfg.Model, cfg.Sequences)
+		}
+	}
+	return err == nil
+}

@@ -1,0 +1,49 @@
+package suite
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
+)
+
+// biased unties the head and gives every linear layer a bias.
+func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
+
+// fixtures are the default cases of a level. tp=2 shows little of the shape of a
+// tree; odd on tp=4 has fewer KV heads than ranks, and an uneven vocabulary.
+func fixtures(level int) []suite.Fixture {
+	few := []suite.Fixture{
+		{Config: "nano", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2"}},
+		{Config: "odd", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
+		{Config: "odd", Steps: 2, Plans: []string{"tp=2,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
+	}
+	if level <= 1 {
+		return few
+	}
+	many := []suite.Fixture{
+		{Config: "nano", Steps: 8, Plans: []string{"tp=2", "tp=4", "tp=4,vocab=parallel", "dp=2,tp=2", "dp=4,tp=2,zero=2", "tp=2,pp=2,vocab=parallel", "dp=3,tp=2", "dp=4,tp=2,comm=ring"}},
+		{Config: "odd", Steps: 8, Plans: []string{"tp=2,vocab=parallel", "tp=4", "tp=4,vocab=parallel,microbatches=8", "dp=2,tp=4,zero=3",
+			"dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
+		{Config: "odd", Steps: 4, Plans: []string{"tp=2", "tp=4,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
+	}
+	if level == 2 {
+		return many
+	}
+	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
+		Change: func(c *spec.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
+}
+
+// list makes the cases of options.
+func list(o suite.Options) []suite.Case {
+	return suite.WithUnsplit(o, suite.Choose(o, fixtures, split), func(c *spec.Config) { c.Evidence.Taps = true })
+}
+
+// split are plans that a configuration allows: over two ranks, and over all of
+// its groups.
+func split(config string) []string {
+	c, err := model.Named(config)
+	if err != nil || c.Groups.Tensor < 4 {
+		return []string{"tp=2"}
+	}
+	return []string{"tp=2", "tp=4,vocab=parallel"}
+}

@@ -1,0 +1,133 @@
+// Package launch runs the ranks of a plan: it makes their backends,
+// communicators and logs, starts them, and merges what they recorded. Here all
+// are goroutines of this process.
+package launch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Parts are what a run is made of; nil fields other than Backend mean the
+// default.
+type Parts struct {
+	// Backend makes rank's backend. Ranks may share one.
+	Backend func(rank int) (kernels.Backend, error)
+	// World makes the communicators of all ranks, by rank; nil is comm.NewLocal.
+	World World
+	// Deadline bounds how long an operation waits for a peer; 0 is an hour: a
+	// peer of this process that ends or fails is noticed at once, and one that
+	// computes may take long.
+	Deadline time.Duration
+	// Keep, where not nil, says which events are kept in the history.
+	Keep func(trace.Event) bool
+
+	train.Hooks
+}
+
+// World makes the communicators of size ranks, by rank; backend gives each
+// rank's.
+type World func(ctx context.Context, size int, backend func(rank int) kernels.Backend, o comm.LocalOptions) ([]comm.Communicator, error)
+
+// defaultDeadline is Parts.Deadline's default.
+const defaultDeadline = time.Hour
+
+// Outcome is what a run came to.
+type Outcome struct {
+	// History holds every rank's events; after an error, up to it.
+	History *trace.History
+	Logs    []*trace.Log // the same, per rank, ready to be saved
+	Loss    []float64    // mean loss of the valid tokens, per step
+}
+
+// Backends makes the backends of a world, by rank.
+func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
+	out := make([]kernels.Backend, size)
+	for r := range out {
+		var err error
+		if out[r], err = p.Backend(r); err != nil {
+			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
+		}
+	}
+	return out, nil
+}
+
+// Open makes the communicators of a world, by rank. Nothing decorates them.
+func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.LocalOptions) ([]comm.Communicator, error) {
+	o.Deadline = cmp.Or(p.Deadline, o.Deadline)
+	be := func(rank int) kernels.Backend { return backends[rank] }
+	if p.World != nil {
+		return p.World(ctx, len(backends), be, o)
+	}
+	return comm.NewLocal(len(backends), be, o)
+}
+
+// Local trains cfg on text with all ranks of the plan as goroutines of this
+// process. cfg is validated, the text's name and hash are filled in. When a
+// rank fails all others end; the error is the first rank's to fail, and the
+// outcome holds what was recorded.
+func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Outcome, error) {
+	cfg.Text, cfg.TextHash = text.Name, text.Hash()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	set, err := cfg.Set(text)
+	if err != nil {
+		return nil, err
+	}
+	backends, err := parts.Backends(cfg.Plan.World())
+	if err != nil {
+		return nil, err
+	}
+	out := &Outcome{Logs: make([]*trace.Log, len(backends))}
+	for r, be := range backends {
+		out.Logs[r] = &trace.Log{Header: train.Header(cfg, r, be.Name()), Keep: parts.Keep}
+	}
+	comms, err := parts.Open(ctx, backends, comm.LocalOptions{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline,
+		Observe: func(rec comm.Record) { out.Logs[rec.Rank].Record(train.Observe(rec)) }})
+	if err != nil {
+		return nil, err
+	}
+	losses := make([][]float64, len(comms))
+	err = each(ctx, comms, func(ctx context.Context, rank int) (err error) {
+		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
+		return err
+	})
+	out.Loss = losses[cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})]
+	var merr error
+	out.History, merr = trace.Merge(out.Logs)
+	return out, errors.Join(err, merr)
+}
+
+// each runs every rank on a goroutine and gives the first failure, which ends
+// the context of all.
+func each(ctx context.Context, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for r, c := range comms {
+		wg.Go(func() {
+			defer c.Close()
+			if err := run(ctx, r); err != nil {
+				once.Do(func() { first = fmt.Errorf("rank %d: %w", r, err) })
+				cancel(first)
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
