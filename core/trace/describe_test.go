@@ -171,6 +171,7 @@ func schema(t *testing.T) []byte {
 	for i := range v.NumField() {
 		event[jsonName(v.Field(i))] = shape(t, v.Field(i).Type)
 	}
+	event["moved"] = object{{"type", "integer"}, {"minimum", -1}}
 	event["ids"] = object{{"type", "array"}, {"items", object{{"type", "integer"}, {"minimum", -1}}}}
 	v = reflect.TypeFor[Header]()
 	for i := range v.NumField() {

@@ -39,7 +39,7 @@
 //	          what updated      weights that a rank owns alone, after its update and before it publishes
 //	                            them
 //	comm     one operation of a communicator, recorded beneath all decorators: Op on Unit [Lo, Hi) in a
-//	         Group of Ranks; Text the error it ended with
+//	         Group of Ranks; Moved -1 where nobody counted; Text the error it ended with
 //	         needs op, ranks; may have group, unit, overlap, seq, peer, lo, hi, count, bytes, moved, text;
 //	         step from -1
 //	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,

@@ -45,12 +45,17 @@ func before() []Form {
 				{Grad, "the reduced gradient, before clipping"},
 				{Updated, "weights that a rank owns alone, after its update and before it publishes them"},
 			}},
-		{Kind: KindComm, Says: "one operation of a communicator, recorded beneath all decorators: Op on Unit [Lo, Hi) in a Group of Ranks; Text the error it ended with",
+		{Kind: KindComm, Says: "one operation of a communicator, recorded beneath all decorators: Op on Unit [Lo, Hi) in a Group of Ranks; Moved -1 where nobody counted; Text the error it ended with",
 			Needs: []string{"op", "ranks"},
 			May:   []string{"group", "unit", "overlap", "seq", "peer", "lo", "hi", "count", "bytes", "moved", "text"}, First: -1,
-			Op: []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpSend, names.OpRecv,
-				names.OpBarrier, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpSplit}},
+			Op: operations()},
 	}
+}
+
+// operations are the values of Op of a communicator.
+func operations() []string {
+	return []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpSend, names.OpRecv,
+		names.OpBarrier, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpSplit}
 }
 
 // passes are the values of What that name the direction of a pass.
@@ -108,8 +113,7 @@ func after() []Form {
 		{Kind: KindDrill, Says: "of a drill of communicators: one operation in a group of Ranks and the Digest of its result; Text the error it ended with",
 			Needs: []string{"op"}, May: []string{"what", "ranks", "count", "digest", "text"},
 			What: []Value{{"mismatch", "the ranks' operations did not fit"}},
-			Op: []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpSend, names.OpRecv,
-				names.OpBarrier, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpSplit}},
+			Op: operations()},
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},

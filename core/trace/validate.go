@@ -125,11 +125,14 @@ func (e *Event) numbers() error {
 		value int64
 	}{
 		{"rank", int64(e.Rank)}, {"worker", int64(e.Worker)}, {"micro", int64(e.Micro)}, {"peer", int64(e.Peer)}, {"lo", e.Lo}, {"hi", e.Hi},
-		{"count", e.Count}, {"bytes", e.Bytes}, {"moved", e.Moved}, {"index", e.Index},
+		{"count", e.Count}, {"bytes", e.Bytes}, {"index", e.Index},
 	} {
 		if n.value < 0 {
 			return e.wrong(n.name, "%d: must not be negative", n.value)
 		}
+	}
+	if e.Moved < -1 {
+		return e.wrong("moved", "%d: must be at least -1, which is not counted", e.Moved)
 	}
 	// Of a message they are rows and columns.
 	if e.Lo > e.Hi && e.Kind != KindMessage {

@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 		{`"kind":"comm","op":"send","ranks":[0,1],"peer":2`, "comm event: peer: 2: the world has 2 ranks"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"peer":-1`, "comm event: peer: -1: must not be negative"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"bytes":-1`, "comm event: bytes: -1"},
-		{`"kind":"comm","op":"send","ranks":[0,1],"moved":-1`, "comm event: moved: -1"},
+		{`"kind":"comm","op":"send","ranks":[0,1],"moved":-2`, "comm event: moved: -2: must be at least -1"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"lo":4,"hi":3`, "comm event: lo: 4: beyond hi, which is 3"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"lo":-4,"hi":3`, "comm event: lo: -4"},
 		{`"kind":"data","worker":-1`, "data event: worker: -1"},
@@ -160,6 +160,7 @@ func TestAtTheEdges(t *testing.T) {
 		`"kind":"end","step":-1`, `"kind":"data"`, `"kind":"data","ids":[-1,-1,0]`, `"kind":"comm","op":"barrier","ranks":[1,0],"peer":1`,
 		`"kind":"message","op":"recv","what":"forward","digest":"00000000000000000000000000000000","lo":45,"hi":35`,
 		`"kind":"unmoved","tensor":"a","count":3,"ranges":[[0,1],[1,3]]`, `"kind":"span","what":"grad.7","span":{}`,
+		`"kind":"comm","op":"barrier","ranks":[0],"moved":-1`,
 		`"kind":"changed","tensor":"a","count":1,"digest":"00000000000000000000000000000000!1"`,
 		`"kind":"drill","op":"all-reduce","digest":"00000000000000000000000000000000!1"`, // guards are hashed, not counted
 	} {

@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -157,7 +159,9 @@ func (r *rank) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for what, t := range c.Spans() {
+		spans := c.Spans()
+		for _, what := range slices.Sorted(maps.Keys(spans)) {
+			t := spans[what]
 			sp := r.be.Span(t)
 			r.log.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: what, Span: &sp, Count: int64(t.Len())})
 		}

@@ -36,7 +36,7 @@ func importRules() []Rule {
 
 // judges are the packages that know histories only.
 func judges() []string {
-	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,ddp,det,norm,pipe,tp,zero}"} // collective too, when core/drill is there
+	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,norm,pipe,tp,zero}"}
 }
 
 func syntaxRules() []Rule {

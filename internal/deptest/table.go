@@ -37,7 +37,7 @@ func Table() []Row {
 		{[]string{"core/plan"}, []string{"core/{model,names,shard}"}},
 		{[]string{"core/spec"}, []string{"kernels", "core/{data,model,optim,plan,trace}"}},
 		{[]string{"core/drill"}, []string{"kernels", "core/{names,shard}"}},
-		{[]string{"core/comm/..."}, []string{"kernels", "core/{comm,comm/drill,drill,names,shard}"}},
+		{[]string{"core/comm/..."}, []string{"kernels", "core/{comm,drill,names,shard}"}},
 		{[]string{"core/mesh"}, []string{"core/{comm,names}"}},
 		{[]string{"core/parallel"}, []string{"kernels", "core/{comm,data,model,names,plan,shard,trace}"}},
 		{[]string{"core/checkpoint"}, []string{"kernels", "core/{shard,trace}"}},
@@ -49,7 +49,7 @@ func Table() []Row {
 		{[]string{"contracts/sharding"}, []string{"core/{model,names,plan,shard}"}},
 		{[]string{"contracts/evidence"}, []string{"kernels", "core/{model,names,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/{bounded,compare}"}, []string{"kernels", "core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
-		{[]string{"contracts/collective"}, []string{"kernels", "core/{comm/drill,drill,names,trace}", "contracts/contract"}},
+		{[]string{"contracts/collective"}, []string{"kernels", "core/{drill,names,trace}", "contracts/contract"}},
 		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,shard,spec,trace}",
 			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
@@ -74,7 +74,7 @@ func Table() []Row {
 
 // unsettled are packages that the table may name although the module does not
 // have them, or no longer: those that are being moved.
-func unsettled() []string { return []string{"core/drill", "core/comm/drill", "contracts/sharding"} }
+func unsettled() []string { return []string{"contracts/sharding"} }
 
 // tableRule makes a Rule of the table.
 func tableRule(table []Row) Rule {
