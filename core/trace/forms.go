@@ -113,7 +113,7 @@ func after() []Form {
 		{Kind: KindDrill, Says: "of a drill of communicators: one operation in a group of Ranks and the Digest of its result; Text the error it ended with",
 			Needs: []string{"op"}, May: []string{"what", "ranks", "count", "digest", "text"},
 			What: []Value{{"mismatch", "the ranks' operations did not fit"}},
-			Op: operations()},
+			Op:   operations()},
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
