@@ -332,7 +332,7 @@ func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
 	}
 	judge := func() (*report.Report, error) {
 		dir := t.TempDir()
-		l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, World: 1, Spec: cfg.Spec()}}
+		l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, World: 1, Spec: cfg.Recorded()}}
 		if err := l.Save(dir); err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 // read classifies a history.
 func read(h *trace.History) *recorded {
 	r := &recorded{history: h}
-	if c, err := spec.Parse(h.Header.Spec); err == nil {
+	if c, err := spec.Of(h.Header.Spec); err == nil {
 		r.config = &c
 	}
 	r.contract, r.name, r.role = suite.Tag(h.Header.Case)

@@ -29,7 +29,7 @@ func (t *toy) record(ranks, steps int, change func(rank int, e *trace.Event) (ke
 		var logs []*trace.Log
 		for r := range ranks {
 			l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, Rank: r, World: ranks, Plan: fmt.Sprintf("toy=%d", ranks), Model: "toy"}}
-			l.Record(trace.Event{Kind: trace.KindSpan, Step: -1, Seq: uint64(t.made.Load()), Span: &kernels.Span{}})
+			l.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: trace.Weight, Count: t.made.Load(), Span: &kernels.Span{}})
 			for s := range steps {
 				e := trace.Event{Kind: trace.KindScalar, Step: s, What: trace.Loss, Bits: uint32(100 + s)}
 				if change == nil || change(r, &e) {

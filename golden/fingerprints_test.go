@@ -74,7 +74,7 @@ func run(t *testing.T, v golden.Variant, b kernels.Backend) *golden.Fingerprints
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := spec.Parse(out.History.Header.Spec)
+	cfg, err := spec.Of(out.History.Header.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

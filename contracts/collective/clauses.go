@@ -35,7 +35,11 @@ func read(p *contract.Pass) (*drilled, bool) {
 		return nil, false
 	}
 	d := &drilled{refusals: map[int]trace.Event{}}
-	if err := json.Unmarshal(h.Header.Spec, &d.Spec); err != nil {
+	if h.Header.Spec.Drill == nil {
+		p.Doubt("spec: %s: not of a drill", h.Header.Spec.Name())
+		return nil, false
+	}
+	if err := json.Unmarshal(h.Header.Spec.Drill, &d.Spec); err != nil {
 		p.Doubt("spec of the drill: %v", err)
 		return nil, false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
@@ -60,7 +61,11 @@ func (r *Runner) run(t testing.TB, trial *suite.Trial) (contract.Evidence, error
 	if err := r.engine.Run(t.Context(), trial); err != nil {
 		t.Fatal(err)
 	}
-	return trial.Evidence(Oracle()), suite.Errors(trial)
+	e := trial.Evidence(Oracle())
+	for _, h := range e.Histories {
+		tracetest.Admitted(t, h)
+	}
+	return e, suite.Errors(trial)
 }
 
 // Cases are a contract's at level 1; under the race detector every fourth of

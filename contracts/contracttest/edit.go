@@ -12,7 +12,7 @@ import (
 // events that change gets are its own.
 func Edit(e contract.Evidence, role contract.Role, change func(rank int, events []trace.Event) []trace.Event) contract.Evidence {
 	h := e.Histories[role]
-	out := &trace.History{Header: h.Header, Ranks: map[int][]trace.Event{}}
+	out := &trace.History{Header: h.Header, Ranks: map[int][]trace.Event{}, Origins: h.Origins}
 	for rank, events := range h.Ranks {
 		out.Ranks[rank] = change(rank, append([]trace.Event(nil), events...))
 	}

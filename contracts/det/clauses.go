@@ -31,7 +31,7 @@ func same(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	if string(a.Header.Spec) != string(b.Header.Spec) {
+	if a.Header.Spec.String() != b.Header.Spec.String() {
 		p.Doubt("the second run is of another configuration")
 		return
 	}

@@ -63,7 +63,7 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 
 // New indexes a training history.
 func New(h *trace.History) (*Run, error) {
-	cfg, err := spec.Parse(h.Header.Spec)
+	cfg, err := spec.Of(h.Header.Spec)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func spread(t *testing.T, p string) *evidence.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &trace.History{Header: trace.Header{World: cfg.Plan.World(), Spec: cfg.Spec()}, Ranks: map[int][]trace.Event{}}
+	h := &trace.History{Header: trace.Header{World: cfg.Plan.World(), Spec: cfg.Recorded()}, Ranks: map[int][]trace.Event{}}
 	r, err := evidence.New(h)
 	if err != nil {
 		t.Fatal(err)

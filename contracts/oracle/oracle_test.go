@@ -216,7 +216,7 @@ func TestNonFiniteGradientChangesNothing(t *testing.T) {
 // specOf is the configuration of a recorded run.
 func specOf(t *testing.T, h *trace.History) spec.Config {
 	t.Helper()
-	c, err := spec.Parse(h.Header.Spec)
+	c, err := spec.Of(h.Header.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // MaxSteps bounds the optimizer steps of one run.
 const MaxSteps = 1 << 30
 
-// Config is everything that decides a run's numbers; as the history's Spec it
-// replays the run.
+// Config is everything that decides a run's numbers; as the lockstep spec of a
+// history it replays the run.
 type Config struct {
 	Model     model.Config `json:"model"`
 	Plan      plan.Plan    `json:"plan"`
@@ -84,7 +85,18 @@ func (c *Config) Validate() error {
 	return c.Plan.Validate(c.Model, c.Sequences)
 }
 
-// Spec is the configuration as it stands in a history's header.
+// Recorded is the configuration as it stands in a history's header.
+func (c *Config) Recorded() trace.Spec { return trace.Spec{Lockstep: c.Spec()} }
+
+// Of is the configuration of a training run whose history has the spec s.
+func Of(s trace.Spec) (Config, error) {
+	if s.Lockstep == nil {
+		return Config{}, fmt.Errorf("spec: %s: not of a training run (lockstep)", s.Name())
+	}
+	return Parse(s.Lockstep)
+}
+
+// Spec is the configuration as it is stored, in checkpoints and goldens too.
 func (c *Config) Spec() json.RawMessage {
 	b, err := json.Marshal(c)
 	if err != nil {

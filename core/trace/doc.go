@@ -3,35 +3,134 @@
 // history says nothing about how it was made, so goroutine ranks, processes,
 // files of last night and another framework's adapter are judged alike.
 //
-// # What a training run records, per rank, in program order
+// # Files
 //
-//	header    once, in the file's first line: who, what plan, the Spec that replays the run
-//	span      once per buffer kind ("weight", "grad", "m", "v"): where it lies in memory
-//	digest    What "weight" (and moments) of every parameter, at Step -1 (initial)
-//	resume    where a run goes on from a checkpoint; the digests that follow have the Step before it
-//	data      per (worker, micro): IDs of the sequences, Count of valid tokens
-//	tokens    Count: valid tokens of the global batch, as agreed by all ranks
-//	phase     What "forward" or "backward", Unit, Worker, Micro: done on this rank
-//	digest    What "grad.worker": one logical worker's gradient of one parameter, before any sum over workers
-//	leaf      Worker, Unit: this worker's gradient entered the rank's partial sum
-//	issue     Unit: the reduction of this unit was handed to the communicator
-//	comm      Op, Group, Ranks, Overlap, Seq, Count, Bytes, Unit, Lo, Hi: one collective, recorded beneath all decorators
-//	digest    What "grad": the reduced gradient of one parameter, before clipping
-//	scalar    What "loss", "norm", "coef", "lr", "counter" (optimizer steps taken)
-//	skip      the step was not taken: Text says why
-//	digest    What "updated": the weights that a rank owns alone, after its update and before it publishes them
-//	digest    What "weight", "m", "v" (AdamW) or "momentum" (SGD) after the step
-//	changed   per parameter: Count and Digest of the elements whose bits the step changed
-//	diff      first element in which two ranks' replicas differ (ranks descend to it together)
-//	gather    What "gather", "use" or "release" of a unit's weights (ZeRO stage 3)
-//	tap       What, Unit, Tensor, Micro: an activation or its gradient (where the run records them)
-//	message   Op "send" or "recv", What, Micro: what crossed a boundary between stages
-//	live      Count: micro-batches whose activations a stage holds
-//	memory    What: live (Count) and peak (Bytes) bytes of the step, by purpose
-//	unmoved   once, after the last step, per parameter: Ranges of elements that still have their initial bits
-//	end       once: the run ended regularly
-//	drill     of a communicator drill: one collective and its result
+// A rank's file has a Header in its first line and an Event in every other, in
+// program order, as JSON objects; [JSONSchema] describes a line. Fields that are
+// zero are left out, but for kind, rank and step. Step counts optimizer steps
+// from 0. Where a rank holds part of a parameter (tensor-parallel slice, ZeRO
+// shard) a digest covers that part, and Count says how many elements: digests
+// add up.
 //
-// Where a rank holds part of a parameter (tensor-parallel slice, ZeRO shard) a
-// digest covers that part, and Count says how many elements: digests add up.
+// Read refuses a line that is not of this form, by file, line and field: kinds,
+// fields and values that are not in the table, fields that a kind needs and does
+// not have; negative counts; lo beyond hi (of all but messages); ranks that are
+// there twice or outside the world; data of other than count elements; ranges
+// that do not ascend or have not count elements; more elements that are not
+// finite than count (of digest and changed).
+//
+// # Kinds of events
+//
+//	span     once per buffer of weights, gradients and moments (What): where it lies in memory, Count
+//	         elements
+//	         needs what, span; may have count; step from -1
+//	resume   the run goes on from a checkpoint: Step comes next, Count optimizer steps are taken; the
+//	         digests that follow have the Step before it
+//	         may have count
+//	digest   Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Data
+//	         the elements where the run captured them; Once where they count
+//	         needs what, tensor, digest; may have unit, worker, lo, hi, count, once, data; step from -1
+//	          what weight       after the step; initial at Step -1
+//	          what m            of AdamW, after the step
+//	          what v            of AdamW, after the step
+//	          what momentum     of SGD, after the step
+//	          what grad.worker  one logical Worker's gradient, before any sum over workers
+//	          what grad         the reduced gradient, before clipping
+//	          what updated      weights that a rank owns alone, after its update and before it publishes
+//	                            them
+//	comm     one operation of a communicator, recorded beneath all decorators: Op on Unit [Lo, Hi) in a
+//	         Group of Ranks; Moved -1 where nobody counted; Text the error it ended with
+//	         needs op, ranks; may have group, unit, overlap, seq, peer, lo, hi, count, bytes, moved, text;
+//	         step from -1
+//	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
+//	         all-gather-bytes, split
+//	data     per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens
+//	         may have worker, micro, ids, count
+//	tokens   Count valid tokens of the global batch, as agreed by all ranks
+//	         may have count
+//	phase    the pass of Worker's Micro is done with Unit on this rank
+//	         needs what, unit; may have worker, micro
+//	         what: forward, backward
+//	tap      an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of
+//	         micro-batch Micro
+//	         needs what, unit, tensor, digest; may have micro, lo, hi, count
+//	         what: forward, backward
+//	message  what crossed boundary Seq between pipeline stages, as either side has it: Lo rows, Hi columns,
+//	         Count elements; Peer the other stage
+//	         needs op, what, digest; may have micro, peer, seq, lo, hi, count
+//	         what: forward, backward
+//	         op: send, recv
+//	live     Count micro-batches whose activations a pipeline stage holds
+//	         may have count
+//	gather   what became of Unit's weights, Count elements, in ZeRO stage 3; Digest what a pass found (use)
+//	         and left (release)
+//	         needs what, unit; may have micro, count, digest; step from -1
+//	         what: gather, use, release
+//	leaf     Worker's gradient of Unit entered the rank's partial sum
+//	         needs unit; may have worker
+//	issue    the reduction of Unit was handed to the communicator
+//	         needs unit; step from -1
+//	scalar   a Value of the step, Bits where it is a float32; Once on the rank whose copy counts
+//	         needs what; may have value, bits, once
+//	          what loss         mean over the valid tokens of the global batch
+//	          what norm         of the reduced gradient
+//	          what coef         factor of clipping
+//	          what lr           learning rate
+//	          what counter      optimizer steps taken
+//	skip     the step was not taken: Text says why
+//	         needs text
+//	changed  per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed, as
+//	         if each had the bits 1
+//	         needs tensor, digest; may have unit, count, once
+//	memory   by purpose (What): live (Count) and peak (Bytes) bytes of the step
+//	         needs what; may have count, bytes
+//	diff     the first element in which the replicas of two Ranks differ, Index of Tensor: bits Want on the
+//	         first, Got on the second
+//	         needs what, tensor, ranks; may have index, got, want; step from -1
+//	         what: weight, m, v, momentum
+//	unmoved  after the last step, per parameter Tensor of Unit: Ranges of its Count elements that still have
+//	         their initial bits
+//	         needs tensor; may have unit, ranges, count, once
+//	drill    of a drill of communicators: one operation in a group of Ranks and the Digest of its result;
+//	         Text the error it ended with
+//	         needs op; may have what, ranks, count, digest, text
+//	          what mismatch     the ranks' operations did not fit
+//	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
+//	         all-gather-bytes, split
+//	refusal  a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it
+//	         was not
+//	         may have what, unit, text
+//	end      once: the run ended regularly
+//	         no other fields; step from -1
+//
+// # Digests
+//
+// A digest identifies a set of elements of a named tensor, whatever their order
+// and however they are spread over ranks. To compute one in another language,
+// with all arithmetic on unsigned 64-bit integers, modulo 2^64:
+//
+//  1. id: the tensor's name in UTF-8, hashed by FNV-1a: begin with
+//     14695981039346656037; for each byte, exclusive-or it into the low 8 bits,
+//     then multiply by 1099511628211.
+//  2. index: the element's place in the whole, row-major tensor, from 0, wherever
+//     this rank holds it. Element (r, c) of a slice of a matrix whose rows have
+//     stride elements and whose first element has the index first is
+//     first + r*stride + c.
+//  3. bits: the element as IEEE 754 binary32, taken as a 32-bit integer and
+//     extended by zeros; every NaN is 0x7fc00000. -0 is 0x80000000, not 0.
+//     Elements of a narrower type are widened first.
+//
+// These three give two mixes, a and b, where shifts to the right bring in zeros:
+//
+//	x = (id + (index+1)*0x9e3779b97f4a7c15) xor (bits*0xbf58476d1ce4e5b9 + 0xbf58476d1ce4e5b9)
+//	x = (x xor (x >> 32)) * 0x94d049bb133111eb
+//	a = x xor (x >> 29)
+//	y = (a xor (a >> 32)) * 0xff51afd7ed558ccd
+//	b = y xor (y >> 32)
+//
+// A is the sum of a over the elements, B the sum of b, and NonFinite counts those
+// that are NaN or infinite. The digest of no elements is zero. Digests of parts that share no element add up, member
+// by member, to that of the whole. As text a digest is A, then B, as 16 lower-case
+// hexadecimal digits each, followed by "!" and NonFinite in decimal where that is
+// not 0. testdata/digest-vectors.json has examples of every step.
 package trace

@@ -23,14 +23,14 @@ const (
 	KindChanged Kind = "changed"
 	KindDiff    Kind = "diff"
 	KindUnmoved Kind = "unmoved"
-	KindDrill   Kind = "drill"   // one collective of a communicator drill (C-COMM-001)
-	KindGather  Kind = "gather"  // ZeRO stage 3: What "gather", "use" or "release" of a unit's weights, Micro, Count; Digest of what a pass found and left
-	KindMemory  Kind = "memory"  // What: live bytes (Count) and peak (Bytes) of weights, grads, moments, state
-	KindTap     Kind = "tap"     // activation or its gradient: What, Unit, Tensor, Micro, Digest over columns [Lo, Hi)
-	KindMessage Kind = "message" // between stages: Op send or recv, What forward or backward, Micro, Seq the boundary, Lo rows, Hi columns, Digest
-	KindLive    Kind = "live"    // pipeline: Count micro-batches whose activations are held
-	KindResume  Kind = "resume"  // from a checkpoint: Step that comes next, Count optimizer steps taken
-	KindRefusal Kind = "refusal" // a checkpoint that was damaged (What, Unit the file) and opened: Text why it was refused, empty where it was not
+	KindDrill   Kind = "drill"
+	KindGather  Kind = "gather"
+	KindMemory  Kind = "memory"
+	KindTap     Kind = "tap"
+	KindMessage Kind = "message"
+	KindLive    Kind = "live"
+	KindResume  Kind = "resume"
+	KindRefusal Kind = "refusal"
 	KindEnd     Kind = "end"
 )
 
@@ -52,9 +52,9 @@ const (
 	Counter    = "counter"
 )
 
-// Event is one piece of evidence. Which fields hold depends on Kind; the others
-// are zero and left out of files. Step counts optimizer steps from 0; what
-// precedes the first step has Step -1.
+// Event is one piece of evidence. Which fields hold depends on Kind, as Forms
+// says; the others are zero and left out of files. Step counts optimizer steps
+// from 0; what precedes the first step has Step -1.
 type Event struct {
 	Kind   Kind       `json:"kind"`
 	Rank   int        `json:"rank"`
@@ -71,7 +71,7 @@ type Event struct {
 	// beside the computation and numbers its operations by itself.
 	Overlap bool   `json:"overlap,omitempty"`
 	Seq     uint64 `json:"seq,omitempty"`  // operation number within its communicator
-	Peer    int    `json:"peer,omitempty"` // root, receiver or sender, as a rank of the group
+	Peer    int    `json:"peer,omitempty"` // of a comm the root, receiver or sender, in the world; of a message the other stage
 	Lo      int64  `json:"lo,omitempty"`   // element range [Lo, Hi) of the rank's flat buffer
 	Hi      int64  `json:"hi,omitempty"`
 	Count   int64  `json:"count,omitempty"`

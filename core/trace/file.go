@@ -79,30 +79,24 @@ func Read(r io.Reader, name string) (*Log, error) { return read(r, name, maxLine
 func read(r io.Reader, name string, maxLine int) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
-	l := &Log{}
+	l, lines := &Log{}, newLines()
 	for n := 1; s.Scan(); n++ {
 		line := bytes.TrimSpace(s.Bytes())
 		if len(line) == 0 {
 			continue
 		}
 		if n == 1 {
-			if err := json.Unmarshal(line, &l.Header); err != nil {
-				return nil, fmt.Errorf("%s:1: header: %w", name, err)
-			}
-			if l.Header.Schema != Schema {
-				return nil, fmt.Errorf("%s:1: schema %q: want %q", name, l.Header.Schema, Schema)
-			}
-			if l.Header.World < 1 || l.Header.World > 1<<20 {
-				return nil, fmt.Errorf("%s:1: world of %d ranks: want 1 to %d", name, l.Header.World, 1<<20)
+			if err := l.Header.parse(line); err != nil {
+				return nil, fmt.Errorf("%s:1: %w", name, err)
 			}
 			continue
 		}
 		var e Event
-		if err := json.Unmarshal(line, &e); err != nil {
+		if err := lines.parse(line, &e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		if e.Rank != l.Header.Rank {
-			return nil, fmt.Errorf("%s:%d: event of rank %d in the history of rank %d", name, n, e.Rank, l.Header.Rank)
+		if err := l.Header.Admits(&e); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		l.events = append(l.events, e)
 	}
@@ -114,6 +108,57 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 	}
 	return l, nil
 }
+
+// parse reads a header. The schema comes first: of another one nothing else is
+// known.
+func (h *Header) parse(line []byte) error {
+	var s struct{ Schema string }
+	if err := json.Unmarshal(line, &s); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	if s.Schema == bareSchema {
+		return fmt.Errorf("schema %q, in which spec is not yet {\"lockstep\": {...}}: want %q", s.Schema, Schema)
+	}
+	if s.Schema != Schema {
+		return fmt.Errorf("schema %q: want %q", s.Schema, Schema)
+	}
+	if err := newLines().parse(line, h); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	return h.Validate()
+}
+
+// lines parses JSON values, one a line, and refuses fields that they do not
+// have: evidence under a misspelt name would be lost without a word.
+type lines struct {
+	line bytes.Reader
+	dec  *json.Decoder // of line, whatever that holds at the time
+	read int64         // bytes of the lines before
+}
+
+func newLines() *lines {
+	l := &lines{}
+	l.dec = json.NewDecoder(&l.line)
+	l.dec.DisallowUnknownFields()
+	return l
+}
+
+// parse reads the one value of a line. After an error l is of no more use.
+func (l *lines) parse(line []byte, v any) error {
+	l.line.Reset(line)
+	if err := l.dec.Decode(v); err != nil {
+		return err
+	}
+	at := l.dec.InputOffset() - l.read
+	l.read += int64(len(line))
+	if rest := line[at:]; len(rest) > 0 {
+		return fmt.Errorf("%.20q after the end of the value", rest)
+	}
+	return nil
+}
+
+// bareSchema is the format before Spec was one of several.
+const bareSchema = "lockstep/history/v1"
 
 // Load reads all histories below dir: the files of one directory are one run.
 // The result is sorted by directory.

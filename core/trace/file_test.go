@@ -9,27 +9,60 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// fullEvent has a value in every field; odd ones where they exist.
-func fullEvent() Event {
-	return Event{Kind: KindDiff, Rank: 1, Step: -1, What: Weight, Tensor: "model.norm.weight", Unit: "block.3", Worker: 2, Micro: 3,
-		Op: "all-reduce", Group: "dp", Ranks: []int{0, 3}, Overlap: true, Seq: 1<<63 + 1, Peer: 4, Lo: 5, Hi: 1 << 60, Count: -7, Bytes: 8, Moved: 9, Once: true,
+// sample has a value in every field that some kind has; odd ones where they
+// exist.
+func sample() Event {
+	return Event{Rank: 1, What: Weight, Tensor: "model.norm.weight", Unit: "block.3", Worker: 2, Micro: 3,
+		Op: names.OpSend, Group: names.DP, Ranks: []int{3, 0}, Overlap: true, Seq: 1<<63 + 1, Peer: 2, Lo: 5, Hi: 1 << 60, Count: 5, Bytes: 8, Moved: 9, Once: true,
 		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
-		IDs: []int64{-1, 9}, Ranges: [][2]int64{{0, 1}, {4, 1 << 50}}, Value: Float(math.Inf(-1)), Bits: 0x7fc00000, Index: 10,
+		IDs: []int64{-1, 9}, Ranges: [][2]int64{{0, 1}, {1<<50 - 4, 1 << 50}}, Value: Float(math.Inf(-1)), Bits: 0x7fc00000, Index: 10,
 		Got: 0x80000000, Want: 1, Text: "a \"quoted\"\nline <&> \u2028",
 		Data: Floats{0, math.Float32frombits(1 << 31), float32(math.Inf(1)), math.SmallestNonzeroFloat32, math.MaxFloat32}}
 }
 
+// samples are valid events: of every form one with all its fields, and one with
+// those only that it needs.
+func samples() []Event {
+	var out []Event
+	for _, f := range Forms() {
+		for _, list := range [][]string{slices.Concat(f.Needs, f.May), f.Needs} {
+			e := Event{Kind: f.Kind, Rank: 1, Step: f.First}
+			from, to := reflect.ValueOf(sample()), reflect.ValueOf(&e).Elem()
+			for i := range to.NumField() {
+				if slices.Contains(list, jsonName(to.Type().Field(i))) {
+					to.Field(i).Set(from.Field(i))
+				}
+			}
+			if f.What != nil && e.What != "" {
+				e.What = f.What[len(f.What)-1].Name
+			}
+			if e.Digest != nil && e.Count == 0 {
+				e.Digest = &kernels.Digest{A: 1}
+			}
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
 func fullHeader() Header {
 	return Header{Schema: Schema, Arithmetic: 1, Rank: 1, World: 4, Case: "C-DDP-001/dp=4", Plan: "dp=4", Model: "nano", Backend: "ref",
-		Spec: json.RawMessage(`{"seed":18446744073709551615}`)}
+		Host: "n1", Process: 2, Device: "gpu 3", Spec: Spec{Lockstep: json.RawMessage(`{"seed":18446744073709551615}`)}}
 }
 
 // assertNoZero fails where a field is zero: a new field must be added to the
@@ -54,14 +87,19 @@ func write(t *testing.T, l *Log) []byte {
 }
 
 func TestEveryFieldComesBack(t *testing.T) {
-	assertNoZero(t, fullEvent())
 	assertNoZero(t, fullHeader())
 	l := &Log{Header: fullHeader()}
-	l.Record(fullEvent())
+	var any Event
+	for _, e := range samples() {
+		l.Record(e)
+		merge(&any, e)
+	}
+	assertNoZero(t, any)
 	l.Record(Event{Kind: KindEnd, Rank: 99}) // the log gives its own rank
+	want := append(samples(), Event{Kind: KindEnd, Rank: 1})
 	text := write(t, l)
-	if n := bytes.Count(text, []byte("\n")); n != 3 {
-		t.Errorf("%d lines, want header and two events", n)
+	if n := bytes.Count(text, []byte("\n")); n != 1+len(want) {
+		t.Errorf("%d lines, want header and %d events", n, len(want))
 	}
 	got, err := Read(bytes.NewReader(text), "x")
 	if err != nil {
@@ -70,9 +108,18 @@ func TestEveryFieldComesBack(t *testing.T) {
 	if d := cmp.Diff(l.Header, got.Header); d != "" {
 		t.Errorf("header: %s", d)
 	}
-	want := []Event{fullEvent(), {Kind: KindEnd, Rank: 1}}
 	if d := cmp.Diff(want, got.Events()); d != "" {
 		t.Errorf("events: %s", d)
+	}
+}
+
+// merge sets the fields of all that e has.
+func merge(all *Event, e Event) {
+	from, to := reflect.ValueOf(e), reflect.ValueOf(all).Elem()
+	for i := range to.NumField() {
+		if !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
 	}
 }
 
@@ -114,27 +161,41 @@ func TestNumbersComeBack(t *testing.T) {
 }
 
 // header is a valid first line for rank 0 of a world of two.
-const header = `{"schema":"lockstep/history/v1","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
+const header = `{"schema":"lockstep/history/v2","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
 
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
-		"nothing":         {"", "f: empty"},
-		"blank lines":     {"\n\n", "f: empty"},
-		"foreign text":    {"step,loss\n1,2\n", "f:1: header"},
-		"foreign JSON":    {`{"step":1,"loss":2}` + "\n", `f:1: schema "": want`},
-		"another version": {strings.Replace(header, "v1", "v2", 1), `f:1: schema "lockstep/history/v2": want "lockstep/history/v1"`},
-		"no world":        {strings.Replace(header, `"world":2`, `"world":0`, 1), "f:1: world of 0 ranks: want 1 to"},
-		"a vast world":    {strings.Replace(header, `"world":2`, `"world":1048577`, 1), "f:1: world of 1048577 ranks"},
-		"header cut off":  {header[:40], "f:1: header"},
-		"event cut off":   {header + `{"kind":"end","rank":0}` + "\n" + `{"kind":"dig`, "f:3: "},
-		"foreign event":   {header + "[]\n", "f:2: "},
-		"binary":          {header + "\x00\xff\xfe\n", "f:2: "},
-		"another's event": {header + `{"kind":"end","rank":1}` + "\n", "f:2: event of rank 1 in the history of rank 0"},
-		"bad digest":      {header + `{"kind":"digest","rank":0,"digest":"12"}` + "\n", `f:2: digest "12"`},
-		"bad data":        {header + `{"kind":"digest","rank":0,"data":"AAA="}` + "\n", "f:2: data of 2 bytes: not a multiple of 4"},
-		"data not base64": {header + `{"kind":"digest","rank":0,"data":"?"}` + "\n", "f:2: "},
-		"bad value":       {header + `{"kind":"scalar","rank":0,"value":"much"}` + "\n", "f:2: "},
-		"a vast number":   {header + `{"kind":"end","rank":0,"seq":18446744073709551616}` + "\n", "f:2: "},
+		"nothing":          {"", "f: empty"},
+		"blank lines":      {"\n\n", "f: empty"},
+		"foreign text":     {"step,loss\n1,2\n", "f:1: header"},
+		"foreign JSON":     {`{"step":1,"loss":2}` + "\n", `f:1: schema "": want`},
+		"another version":  {strings.Replace(header, "v2", "v3", 1), `f:1: schema "lockstep/history/v3": want "lockstep/history/v2"`},
+		"version 1":        {strings.Replace(header, "v2", "v1", 1), `f:1: schema "lockstep/history/v1", in which spec is not yet {"lockstep": {...}}: want "lockstep/history/v2"`},
+		"a bare spec":      {strings.Replace(header, `"ref"`, `"ref","spec":{"model":{},"steps":1}`, 1), `f:1: header: spec: has "model": must be {"lockstep"`},
+		"an empty spec":    {strings.Replace(header, `"ref"`, `"ref","spec":{}`, 1), "f:1: header: spec: has 0 of lockstep, drill and observed"},
+		"two specs":        {strings.Replace(header, `"ref"`, `"ref","spec":{"drill":{},"observed":{}}`, 1), "f:1: header: spec: has 2 of"},
+		"no spec, null":    {strings.Replace(header, `"ref"`, `"ref","spec":null`, 1), "f:1: header: spec: has 0 of"},
+		"a spec in words":  {strings.Replace(header, `"ref"`, `"ref","spec":{"observed":"torch"}`, 1), `f:1: header: spec: observed: "\"torch\"" is no JSON object`},
+		"rank beyond":      {strings.Replace(header, `"rank":0`, `"rank":2`, 1), "f:1: history of rank 2: the world has 2 ranks"},
+		"rank below":       {strings.Replace(header, `"rank":0`, `"rank":-1`, 1), "f:1: history of rank -1"},
+		"arithmetic":       {strings.Replace(header, `"arithmetic":1`, `"arithmetic":-1`, 1), "f:1: arithmetic -1: must not be negative"},
+		"process":          {strings.Replace(header, `"ref"`, `"ref","process":-3`, 1), "f:1: process -3: must not be negative"},
+		"no world":         {strings.Replace(header, `"world":2`, `"world":0`, 1), "f:1: world of 0 ranks: want 1 to"},
+		"a vast world":     {strings.Replace(header, `"world":2`, `"world":1048577`, 1), "f:1: world of 1048577 ranks"},
+		"header cut off":   {header[:40], "f:1: header"},
+		"event cut off":    {header + `{"kind":"end","rank":0}` + "\n" + `{"kind":"dig`, "f:3: "},
+		"foreign event":    {header + "[]\n", "f:2: "},
+		"binary":           {header + "\x00\xff\xfe\n", "f:2: "},
+		"another's event":  {header + `{"kind":"end","rank":1}` + "\n", "f:2: event of rank 1 in the history of rank 0"},
+		"a field too many": {header + `{"kind":"end","rank":0,"stp":1}` + "\n", `f:2: json: unknown field "stp"`},
+		"one of a header":  {strings.Replace(header, `"ref"`, `"ref","hosts":1`, 1), `f:1: header: json: unknown field "hosts"`},
+		"two on a line":    {header + `{"kind":"end","rank":0}{"kind":"end","rank":0}` + "\n", `f:2: "{\"kind\":\"end\",\"rank\"" after the end of the value`},
+		"half a value":     {header + `{"kind":"end",` + "\n" + `"rank":0}` + "\n", "f:2: unexpected EOF"},
+		"bad digest":       {header + `{"kind":"digest","rank":0,"digest":"12"}` + "\n", `f:2: digest "12"`},
+		"bad data":         {header + `{"kind":"digest","rank":0,"data":"AAA="}` + "\n", "f:2: data of 2 bytes: not a multiple of 4"},
+		"data not base64":  {header + `{"kind":"digest","rank":0,"data":"?"}` + "\n", "f:2: "},
+		"bad value":        {header + `{"kind":"scalar","rank":0,"value":"much"}` + "\n", "f:2: "},
+		"a vast number":    {header + `{"kind":"end","rank":0,"seq":18446744073709551616}` + "\n", "f:2: "},
 	} {
 		if l, err := Read(strings.NewReader(c.text), "f"); err == nil || !strings.Contains(err.Error(), c.says) || l != nil {
 			t.Errorf("%s: got %v, want an error that says %q", name, err, c.says)
@@ -143,7 +204,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestReadBoundsLines(t *testing.T) {
-	long := header + `{"kind":"end","rank":0,"text":"` + strings.Repeat("x", 5000) + `"}` + "\n"
+	long := header + `{"kind":"skip","rank":0,"text":"` + strings.Repeat("x", 5000) + `"}` + "\n"
 	if _, err := read(strings.NewReader(long), "f", 4096); err == nil || !strings.Contains(err.Error(), "f: ") {
 		t.Errorf("a line beyond the bound: %v", err)
 	}
@@ -166,7 +227,7 @@ func (f *failing) Write(b []byte) (int, error) {
 
 func TestWriteGivesTheWritersError(t *testing.T) {
 	l := &Log{Header: fullHeader()}
-	l.Record(fullEvent())
+	l.Record(samples()[0])
 	size := len(write(t, l))
 	for _, n := range []int{0, 200, size - 1} {
 		if err := l.Write(&failing{n}); !errors.Is(err, errFull) {
@@ -244,14 +305,16 @@ func TestWriteFileOverADirectory(t *testing.T) {
 // Whatever the bytes, Read does not panic, and what it accepts is written so
 // that it comes back the same.
 func FuzzRead(f *testing.F) {
-	l := &Log{Header: fullHeader()}
-	l.Record(fullEvent())
-	var full bytes.Buffer
-	if err := l.Write(&full); err != nil {
-		f.Fatal(err)
+	for _, e := range samples() { // each alone: small inputs are soon minimised
+		l := &Log{Header: fullHeader()}
+		l.Record(e)
+		var text bytes.Buffer
+		if err := l.Write(&text); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text.Bytes())
+		f.Add(text.Bytes()[:text.Len()-9])
 	}
-	f.Add(full.Bytes())
-	f.Add(full.Bytes()[:full.Len()/2])
 	f.Add([]byte(header + `{"kind":"scalar","rank":0,"value":"NaN"}` + "\n"))
 	f.Add([]byte(header + "\n" + `{"KIND":"digest","digest":"00000000000000000000000000000000!7x","ranks":null}`))
 	f.Add([]byte(header + `{"value":-0,"data":"AAAAgA==","span":{}}`))
@@ -270,4 +333,47 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("written\n%s\nread and written again\n%s", once, twice)
 		}
 	})
+}
+
+// BenchmarkRead reads a history of samples; BenchmarkAdmits is the part of that
+// which holds every event against its form.
+func BenchmarkRead(b *testing.B) {
+	text := many()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := Read(bytes.NewReader(text), "f"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAdmits(b *testing.B) {
+	text := many()
+	l, err := Read(bytes.NewReader(text), "f")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for i := range l.events {
+			if err := l.Header.Admits(&l.events[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// many is a file of 10,000 events and more.
+func many() []byte {
+	l := &Log{Header: fullHeader()}
+	for len(l.events) < 10000 {
+		for _, e := range samples() {
+			l.Record(e)
+		}
+	}
+	var b bytes.Buffer
+	if err := l.Write(&b); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
 }

@@ -1,19 +1,20 @@
 package trace
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 )
 
-// Schema names the format of history files.
-const Schema = "lockstep/history/v1"
+// Schema names the format of history files; JSONSchema describes it.
+const Schema = "lockstep/history/v2"
 
 // Header is the first line of a rank's history: equal on all ranks of a run but
-// for Rank.
+// for Rank and what Origin says.
 type Header struct {
-	Schema     string `json:"schema"`
+	Schema string `json:"schema"`
+	// Arithmetic is the version of the canonical arithmetic; 0 where the run
+	// followed none.
 	Arithmetic int    `json:"arithmetic"`
 	Rank       int    `json:"rank"`
 	World      int    `json:"world"`
@@ -21,9 +22,29 @@ type Header struct {
 	Plan       string `json:"plan"`
 	Model      string `json:"model"`
 	Backend    string `json:"backend"`
-	// Spec replays the run: a spec.Config for training, a drill's parameters
-	// for communicators.
-	Spec json.RawMessage `json:"spec,omitempty"`
+	// Host and Process say where the rank ran, Device on what: the machine's name,
+	// the number of the process among those of the run, from 1, the device's name.
+	// They are left out where all ranks are goroutines of one process.
+	Host    string `json:"host,omitempty"`
+	Process int    `json:"process,omitempty"`
+	Device  string `json:"device,omitempty"`
+	// Spec says what was run.
+	Spec Spec `json:"spec,omitzero"`
+}
+
+// Origin is what the headers of one run's ranks may differ in.
+type Origin struct {
+	Backend, Host, Device string
+	Process               int
+}
+
+// Origin is the header's.
+func (h *Header) Origin() Origin { return Origin{h.Backend, h.Host, h.Device, h.Process} }
+
+// at is the header of another rank of the run.
+func (h Header) at(rank int, o Origin) Header {
+	h.Rank, h.Backend, h.Host, h.Device, h.Process = rank, o.Backend, o.Host, o.Device, o.Process
+	return h
 }
 
 // Log is one rank's events in the order recorded. It is a Recorder.
@@ -57,6 +78,8 @@ func (l *Log) Events() []Event {
 type History struct {
 	Header Header // of the lowest rank present
 	Ranks  map[int][]Event
+	// Origins has the ranks' own; one without any has the header's.
+	Origins map[int]Origin
 }
 
 // Merge joins the logs of one run. It refuses two logs of one rank, ranks
@@ -67,7 +90,7 @@ func Merge(logs []*Log) (*History, error) {
 	}
 	logs = slices.Clone(logs)
 	slices.SortFunc(logs, func(a, b *Log) int { return a.Header.Rank - b.Header.Rank })
-	h := &History{Header: logs[0].Header, Ranks: map[int][]Event{}}
+	h := &History{Header: logs[0].Header, Ranks: map[int][]Event{}, Origins: map[int]Origin{}}
 	for _, l := range logs {
 		if err := sameRun(h.Header, l.Header); err != nil {
 			return nil, err
@@ -79,7 +102,7 @@ func Merge(logs []*Log) (*History, error) {
 		if _, twice := h.Ranks[r]; twice {
 			return nil, fmt.Errorf("two histories of rank %d", r)
 		}
-		h.Ranks[r] = l.Events()
+		h.Ranks[r], h.Origins[r] = l.Events(), l.Header.Origin()
 	}
 	return h, nil
 }
@@ -92,7 +115,7 @@ func sameRun(a, b Header) error {
 		{"case", a.Case, b.Case},
 		{"plan", a.Plan, b.Plan},
 		{"model", a.Model, b.Model},
-		{"spec", string(a.Spec), string(b.Spec)},
+		{"spec", a.Spec.String(), b.Spec.String()},
 	} {
 		if f.a != f.b {
 			return fmt.Errorf("histories of ranks %d and %d are not of one run: %s %q and %q", a.Rank, b.Rank, f.name, f.a, f.b)

@@ -15,7 +15,7 @@ import (
 func logs(n int) []*Log {
 	var out []*Log
 	for r := n - 1; r >= 0; r-- {
-		l := &Log{Header: Header{Schema: Schema, Arithmetic: 1, Rank: r, World: n, Case: "c", Plan: "dp=3", Model: "nano", Spec: json.RawMessage(`{"seed":1}`)}}
+		l := &Log{Header: Header{Schema: Schema, Arithmetic: 1, Rank: r, World: n, Case: "c", Plan: "dp=3", Model: "nano", Spec: Spec{Lockstep: json.RawMessage(`{"seed":1}`)}}}
 		l.Record(Event{Kind: KindTokens, Step: r})
 		l.Record(Event{Kind: KindEnd})
 		out = append(out, l)
@@ -70,7 +70,8 @@ func TestMergeRefuses(t *testing.T) {
 		{func(h *Header) { h.Case = "d" }, `case "c" and "d"`},
 		{func(h *Header) { h.Plan = "dp=1" }, `plan "dp=3" and "dp=1"`},
 		{func(h *Header) { h.Model = "odd" }, `model "nano" and "odd"`},
-		{func(h *Header) { h.Spec = json.RawMessage(`{"seed":2}`) }, "spec"},
+		{func(h *Header) { h.Spec.Lockstep = json.RawMessage(`{"seed":2}`) }, `spec "{\"lockstep\":{\"seed\":1}}" and`},
+		{func(h *Header) { h.Spec = Spec{Drill: h.Spec.Lockstep} }, "spec"},
 		{func(h *Header) { h.Rank = 2 }, "two histories of rank 2"},
 		{func(h *Header) { h.Rank = 3 }, "history of rank 3: the world has 3 ranks"},
 		{func(h *Header) { h.Rank = -1 }, "history of rank -1"},
@@ -84,11 +85,40 @@ func TestMergeRefuses(t *testing.T) {
 	if _, err := Merge(nil); err == nil {
 		t.Error("nothing was merged")
 	}
-	// Backends may differ: that is how they are compared.
-	ls := logs(2)
-	ls[0].Header.Backend = "other"
-	if _, err := Merge(ls); err != nil {
-		t.Error(err)
+}
+
+// TestOrigins: backends may differ, that is how they are compared, and so may
+// hosts; every rank keeps its own when a history is saved.
+func TestOrigins(t *testing.T) {
+	ls := logs(3)
+	var want []Header
+	for i, l := range ls {
+		l.Header.Backend, l.Header.Host, l.Header.Process, l.Header.Device = "cpu", "n"+string(rune('0'+i)), i, "gpu"
+		want = append(want, l.Header)
+	}
+	h, err := Merge(ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(h.Origins, 2) // of a history that is put together without one
+	want[0].Host, want[0].Process = want[2].Host, want[2].Process
+	dir := t.TempDir()
+	if err := h.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"0002.ndjson", "0001.ndjson", "0000.ndjson"} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		got, err := Read(f, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want[i], got.Header); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }
 
@@ -99,6 +129,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(h.Ranks, 1) // as after a crash
+	delete(h.Origins, 1)
 	for _, sub := range []string{"b", "a/deep"} {
 		if err := h.Save(filepath.Join(dir, sub)); err != nil {
 			t.Fatal(err)

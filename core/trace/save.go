@@ -8,8 +8,11 @@ func (h *History) Save(dir string) error {
 		if !ok {
 			continue
 		}
-		l := &Log{Header: h.Header, events: events}
-		l.Header.Rank = r
+		at, ok := h.Origins[r]
+		if !ok {
+			at = h.Header.Origin()
+		}
+		l := &Log{Header: h.Header.at(r, at), events: events}
 		if err := l.Save(dir); err != nil {
 			return err
 		}

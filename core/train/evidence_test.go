@@ -138,7 +138,7 @@ func TestSpecReplays(t *testing.T) {
 	cfg := small(t, "odd", "dp=2,tp=2,zero=1,microbatches=4")
 	cfg.Optimizer.Decay = -1
 	first := outcome(t, cfg, plain())
-	again, err := spec.Parse(first.History.Header.Spec)
+	again, err := spec.Of(first.History.Header.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func Rank(ctx context.Context, cfg spec.Config, set *data.Set, world comm.Commun
 // Header begins the history of a rank of a run of cfg, which is valid.
 func Header(cfg spec.Config, rank int, backend string) trace.Header {
 	return trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: rank, World: cfg.Plan.World(),
-		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: backend, Spec: cfg.Spec()}
+		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: backend, Spec: cfg.Recorded()}
 }
 
 // Observe is the event of an operation that ended on a rank.

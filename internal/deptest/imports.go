@@ -40,24 +40,27 @@ func Check(rules []Rule, files []*source.File) []Violation {
 func (r *Rule) at(where, what string) Violation { return Violation{r.Name, where, what, r.Reason} }
 
 // imports is a rule about import paths. Trees are patterns of source.In; those
-// of To, Allow and AllowTests that begin with "./" lie in this module.
+// of To and Allow that begin with "./" lie in this module.
 type imports struct {
-	From, Except      []string // importing directories
-	Tests             bool     // test files count as well
-	To                []string // what must not be imported
-	Allow, AllowTests []string // but these may, by any file and by test files
+	From, Except []string                // importing directories
+	Only         func(*source.File) bool // importing files; nil is all
+	To           []string                // what must not be imported
+	Allow        []string                // but these may
 }
+
+// tests are the files that Table says nothing about.
+func tests(f *source.File) bool { return f.Test() }
 
 // rule makes a Rule of i.
 func (i imports) rule(name, reason string) Rule {
 	return Rule{name, reason, func(r *Rule, files []*source.File) (out []Violation) {
 		for _, f := range files {
-			if !matches(f.Dir, i.From) || matches(f.Dir, i.Except) || f.Test() && !i.Tests {
+			if !matches(f.Dir, i.From) || matches(f.Dir, i.Except) || i.Only != nil && !i.Only(f) {
 				continue
 			}
 			for p, spec := range f.Imports() {
 				p = local(p)
-				if matches(p, i.To) && !matches(p, i.Allow) && !(f.Test() && matches(p, i.AllowTests)) {
+				if matches(p, i.To) && !matches(p, i.Allow) {
 					out = append(out, r.at(f.At(spec), "imports "+p))
 				}
 			}

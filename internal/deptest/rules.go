@@ -7,41 +7,40 @@ func Rules() []Rule {
 
 func importRules() []Rule {
 	return []Rule{
-		imports{From: []string{"core/..."}, Tests: true,
+		tableRule(Table()),
+		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels"}}.rule(
+			"judging-links-no-training", "whoever judges histories of any trainer needs neither this one nor a communicator nor a backend"),
+		imports{From: []string{"core/..."}, Only: tests,
 			To: []string{"./contracts/...", "./cmd/...", "./golden/...", "./gpu/...", "./benchmarks/..."}}.rule(
-			"core-imports-nothing-above", "the training core is a library that knows neither its judges nor its hardware"),
-		imports{From: []string{"core/..."}, Tests: true,
-			To: []string{"./kernels/..."}, Allow: []string{"./kernels"}, AllowTests: []string{"./kernels/ref", "./kernels/null", "./kernels/cpu"}}.rule(
-			"core-knows-no-backend", "core computes through the Backend interface; which backend is the caller's choice"),
-		imports{From: []string{"core/shard", "core/num"},
-			To: []string{"./..."}}.rule(
-			"leaves", "the pure arithmetic at the bottom can be read and tested alone"),
-		imports{From: []string{"kernels/..."}, Tests: true,
+			"core-is-tested-alone", "the training core is a library that knows neither its judges nor its hardware"),
+		imports{From: []string{"core/..."}, Only: tests,
+			To: []string{"./kernels/..."}, Allow: []string{"./kernels", "./kernels/ref", "./kernels/null", "./kernels/cpu"}}.rule(
+			"core-is-tested-on-few-backends", "core computes through the Backend interface; which backend is the caller's choice"),
+		imports{From: []string{"kernels/..."}, Only: tests,
 			To: []string{"./core/comm/...", "./core/model/..."}}.rule(
-			"kernels-know-no-world", "a kernel sees tensors, never ranks or layers"),
-		imports{From: []string{"contracts/..."}, Tests: true,
+			"kernels-are-tested-alone", "a kernel sees tensors, never ranks or layers"),
+		imports{From: []string{"contracts/..."}, Only: tests,
 			To: []string{"./cmd/..."}}.rule(
-			"contracts-know-no-command", "commands drive contracts; a framework's author drives them without"),
-		imports{From: []string{"..."}, Except: []string{"property/..."}, Tests: true,
+			"contracts-are-tested-without-commands", "commands drive contracts; a framework's author drives them without"),
+		imports{From: []string{"..."}, Except: []string{"property/..."}, Only: tests,
 			To: []string{"./property/..."}}.rule(
 			"property-is-a-sink", "property holds suites; what others need of it belongs elsewhere"),
-		imports{From: []string{"..."}, Except: []string{"property/..."}, Tests: true,
+		imports{From: []string{"..."}, Except: []string{"property/..."},
 			To: []string{"github.com/onsi/ginkgo/...", "github.com/onsi/gomega/...", "pgregory.net/rapid/..."}}.rule(
 			"one-test-style", "plain tests everywhere but in the property suites"),
-		imports{From: []string{"..."}, Except: []string{"gpu/..."}, Tests: true,
+		imports{From: []string{"..."}, Except: []string{"gpu/..."},
 			To: []string{"gorgonia.org/cu/...", "github.com/NVIDIA/go-nvml/...", "C"}}.rule(
 			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver, and cgo needs a compiler"),
 	}
 }
 
+// judges are the packages that know histories only.
+func judges() []string {
+	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,norm,pipe,tp,zero}"}
+}
+
 func syntaxRules() []Rule {
-	clauses := []string{"contracts/..."}
-	// What is below contracts but no clause: the driver, the makers of faults, and
-	// the drills, which run communicators.
-	support := []string{"contracts", "contracts/fault/...", "contracts/contracttest/...", "contracts/collective/suite/..."}
 	return []Rule{
-		each("clauses-judge-histories", "a clause is a pure function over histories: of package comm it may name operations, algorithms and errors, nothing more",
-			onlyNames(clauses, support)),
 		packageDocs("package-docs", "each package says what it is for"),
 		each("no-init", "nothing registers itself or runs on import", noInit),
 		each("no-exit", "only package main ends the process", noExit),

@@ -118,17 +118,3 @@ func excepted(f *source.File, n ast.Node, list map[string]string) bool {
 	_, ok := list[f.Dir+"."+f.FuncAt(f.Line(n))]
 	return ok
 }
-
-// onlyNames finds what clause code takes from package comm beyond the names of
-// operations and algorithms, constants that histories and plans contain.
-func onlyNames(trees, except []string) func(*source.File, func(ast.Node, string)) {
-	names := func(s string) bool {
-		return strings.HasPrefix(s, "Op") || strings.HasPrefix(s, "Err") || s == "Algorithm" || s == "Tree" || s == "Ring" || s == "Star"
-	}
-	return func(f *source.File, report func(ast.Node, string)) {
-		if f.Test() || !matches(f.Dir, trees) || matches(f.Dir, except) || matches(f.Name, except) {
-			return
-		}
-		selectorsOf(f, source.Module+"/core/comm", report, func(s string) bool { return !names(s) })
-	}
-}

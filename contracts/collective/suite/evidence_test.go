@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -25,6 +26,13 @@ func smallest(t *testing.T) (*suite.Suite, contract.Evidence) {
 		t.Fatal(err)
 	}
 	contracttest.Want(t, c, e, contract.Held, all...)
+	h := e.Histories[contract.Test]
+	last := &trace.Log{Header: h.Header}
+	last.Header.Rank = 1
+	for _, ev := range h.Ranks[1] {
+		last.Record(ev)
+	}
+	tracetest.Written(t, last)
 	return c, e
 }
 
@@ -75,7 +83,9 @@ func TestSpecsAreNotTrusted(t *testing.T) {
 	for _, spec := range []string{`{`, `{"world":2,"algorithm":"tree","repeats":0}`, `{"world":3,"algorithm":"tree","repeats":1}`,
 		`{"world":100000000,"algorithm":"tree","repeats":1}`, `{"world":2,"algorithm":"tree","repeats":1,"level":9}`, `{"world":2,"algorithm":"bus","repeats":1}`} {
 		bad := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
-		bad.Histories[contract.Test].Header.Spec = json.RawMessage(spec)
+		bad.Histories[contract.Test].Header.Spec = trace.Spec{Drill: json.RawMessage(spec)}
+		contracttest.Want(t, c, bad, contract.Inconclusive, all...)
+		bad.Histories[contract.Test].Header.Spec = trace.Spec{Lockstep: e.Histories[contract.Test].Header.Spec.Drill}
 		contracttest.Want(t, c, bad, contract.Inconclusive, all...)
 	}
 }

@@ -66,12 +66,12 @@ func TestGoldensAreOfOneTask(t *testing.T) {
 	}
 	respec := func(change func(c *spec.Config)) contract.Evidence {
 		return header(func(h *trace.Header) {
-			cfg, err := spec.Parse(h.Spec)
+			cfg, err := spec.Of(h.Spec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			change(&cfg)
-			h.Spec = cfg.Spec()
+			h.Spec = cfg.Recorded()
 		})
 	}
 	for name, x := range map[string]contract.Evidence{
@@ -112,12 +112,12 @@ func TestSchedulesAreOfOneRun(t *testing.T) {
 	} {
 		x := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
 		h := &x.Histories[contract.Test].Header
-		cfg, err := spec.Parse(h.Spec)
+		cfg, err := spec.Of(h.Spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(&cfg)
-		h.Spec = cfg.Spec()
+		h.Spec = cfg.Recorded()
 		t.Run(name, func(t *testing.T) { contracttest.Want(t, c, x, contract.Inconclusive, "5") })
 	}
 	for _, name := range []string{"schedule none", "nano dp=2"} {

@@ -54,7 +54,7 @@ func Train(ctx context.Context, dp int, bug Bug) (*trace.History, error) {
 	var all sync.WaitGroup
 	for i := range ends {
 		logs[i] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: i, World: dp,
-			Plan: spec.Plan.String(), Model: spec.Model.Name, Backend: bes[i].Name(), Spec: spec.Spec()}}
+			Plan: spec.Plan.String(), Model: spec.Model.Name, Backend: bes[i].Name(), Spec: spec.Recorded()}}
 		all.Go(func() {
 			r := &trainer{spec: spec, Communicator: ends[i], be: bes[i], log: logs[i], bug: bug, layout: model.NewLayout(spec.Model, model.Whole(spec.Model))}
 			errs[i] = r.run(ctx)

@@ -1,0 +1,248 @@
+// Package transcript tests the clauses of a contract on histories written by
+// hand, without training: a file holds a few events in a terse form and what
+// judging them must come to, verdicts and findings (the tests of etcd's raft;
+// github.com/cockroachdb/datadriven). go test -rewrite writes what it came to
+// into the files: read the diff.
+//
+// The commands of a file, each with its input up to "----", are:
+//
+//	run ROLE          begins the history of a role (test, control, ...): the
+//	                  input changes the preset configuration nano, one setting
+//	                  a line: preset NAME, plan PLAN, steps N, sequences N,
+//	                  layers N, seq_len N, workers N (Groups.Data), tied
+//	events ROLE [ranks=(0,1)]
+//	                  adds the input's events, one a line, to the history of
+//	                  every rank that is named, or of all
+//	drop ROLE [ranks=(0,1)]
+//	                  takes away the events that have all fields of one of
+//	                  the input's lines
+//	judge [clauses=(1,2)]
+//	                  judges the histories as one case
+//
+// An event is its kind and its fields, named as in JSON: "comm step=0
+// op=all-reduce group=dp ranks=0,1 unit=embed count=12", "unmoved
+// ranges=0-2,7-9". A digest is its text, or any other word, which stands for a
+// digest of its own, with "!n" where n elements are not finite. A flag (once,
+// overlap) is its name. Text with blanks is quoted. Every event must have the
+// form that the format of histories gives its kind.
+package transcript
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Run tests a contract on the transcripts in a file or directory.
+func Run(t *testing.T, c *contract.Contract, path string) {
+	datadriven.Walk(t, path, func(t *testing.T, path string) {
+		s := &script{contract: c, runs: map[contract.Role]*trace.History{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out, err := s.do(d)
+			if err != nil {
+				return "error: " + err.Error() + "\n"
+			}
+			return out
+		})
+	})
+}
+
+// script is the state of one file.
+type script struct {
+	contract *contract.Contract
+	runs     map[contract.Role]*trace.History
+}
+
+// do obeys one command.
+func (s *script) do(d *datadriven.TestData) (string, error) {
+	if d.Cmd == "judge" {
+		return s.judge(d)
+	}
+	if len(d.CmdArgs) == 0 || len(d.CmdArgs[0].Vals) > 0 {
+		return "", fmt.Errorf("%s: needs a role", d.Cmd)
+	}
+	role := contract.Role(d.CmdArgs[0].Key)
+	if d.Cmd == "run" {
+		return s.begin(role, d.Input)
+	}
+	h := s.runs[role]
+	if h == nil {
+		return "", fmt.Errorf("%s: no run %q", d.Cmd, role)
+	}
+	ranks, err := ranksOf(d, h.Header.World)
+	if err != nil {
+		return "", err
+	}
+	switch d.Cmd {
+	case "events":
+		return add(h, ranks, lines(d.Input))
+	case "drop":
+		return drop(h, ranks, lines(d.Input))
+	}
+	return "", fmt.Errorf("no command %q: known are run, events, drop, judge", d.Cmd)
+}
+
+// lines are the lines of a command's input without comments.
+func lines(input string) []string {
+	var out []string
+	for l := range strings.Lines(input) {
+		if l = strings.TrimSpace(l); l != "" && l[0] != '#' {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func ranksOf(d *datadriven.TestData, world int) ([]int, error) {
+	arg, ok := d.Arg("ranks")
+	var out []int
+	if !ok {
+		for r := range world {
+			out = append(out, r)
+		}
+	}
+	for _, v := range arg.Vals {
+		r, err := strconv.Atoi(v)
+		if err != nil || r < 0 || r >= world {
+			return nil, fmt.Errorf("rank %q: the world has %d ranks", v, world)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// begin begins a run.
+func (s *script) begin(role contract.Role, input string) (string, error) {
+	cfg, err := spec.Preset("nano")
+	if err != nil {
+		return "", err
+	}
+	for _, l := range lines(input) {
+		if err := set(&cfg, l); err != nil {
+			return "", fmt.Errorf("%s: %w", l, err)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return "", err
+	}
+	h := &trace.History{Ranks: map[int][]trace.Event{}, Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: cfg.Plan.World(),
+		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: "none", Spec: cfg.Recorded()}}
+	for r := range h.Header.World {
+		h.Ranks[r] = nil
+	}
+	s.runs[role] = h
+	return fmt.Sprintf("%s of %s, ranks: %d\n", cfg.Plan, cfg.Model.Name, h.Header.World), nil
+}
+
+// set changes one setting of a configuration.
+func set(cfg *spec.Config, line string) (err error) {
+	name, value, _ := strings.Cut(line, " ")
+	value = strings.TrimSpace(value)
+	numbers := map[string]*int{"steps": &cfg.Steps, "sequences": &cfg.Sequences, "layers": &cfg.Model.Layers, "seq_len": &cfg.Model.SeqLen, "workers": &cfg.Model.Groups.Data}
+	switch at := numbers[name]; {
+	case at != nil:
+		*at, err = strconv.Atoi(value)
+	case name == "preset":
+		*cfg, err = spec.Preset(value)
+	case name == "plan":
+		cfg.Plan, err = plan.Parse(value)
+	case name == "tied" && value == "":
+		cfg.Model.Tied = true
+	default:
+		err = fmt.Errorf("no such setting")
+	}
+	return err
+}
+
+// add records events on ranks.
+func add(h *trace.History, ranks []int, lines []string) (string, error) {
+	n := 0
+	for _, rank := range ranks {
+		header := h.Header
+		header.Rank = rank
+		for _, l := range lines {
+			e, _, err := Parse(l)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", l, err)
+			}
+			e.Rank = rank
+			if err := header.Admits(&e); err != nil {
+				return "", fmt.Errorf("%s: %w", l, err)
+			}
+			h.Ranks[rank] = append(h.Ranks[rank], e)
+			n++
+		}
+	}
+	return fmt.Sprintf("%d events\n", n), nil
+}
+
+// drop takes away the events that a line matches.
+func drop(h *trace.History, ranks []int, lines []string) (string, error) {
+	n := 0
+	for _, l := range lines {
+		pattern, fields, err := Parse(l)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", l, err)
+		}
+		for _, rank := range ranks {
+			before := len(h.Ranks[rank])
+			h.Ranks[rank] = slices.DeleteFunc(h.Ranks[rank], func(e trace.Event) bool { return matches(e, pattern, fields) })
+			n += before - len(h.Ranks[rank])
+		}
+	}
+	return fmt.Sprintf("%d events fewer\n", n), nil
+}
+
+// judge judges the histories as they are.
+func (s *script) judge(d *datadriven.TestData) (string, error) {
+	var clauses []string
+	if arg, ok := d.Arg("clauses"); ok {
+		for _, n := range arg.Vals {
+			id := s.contract.ID + "." + n
+			if !slices.ContainsFunc(s.contract.Clauses, func(c *contract.Clause) bool { return c.ID == id }) {
+				return "", fmt.Errorf("no clause %s", id)
+			}
+			clauses = append(clauses, id)
+		}
+	}
+	var b strings.Builder
+	for _, r := range contract.Judge(s.contract, []contract.Evidence{{Case: "transcript", Histories: s.runs, Clauses: clauses}}) {
+		if clauses == nil || slices.Contains(clauses, r.Clause.ID) {
+			result(&b, r)
+		}
+	}
+	return b.String(), nil
+}
+
+// result writes what a clause came to.
+func result(b *strings.Builder, r contract.Result) {
+	fmt.Fprintf(b, "%s %s, saw %d of %d\n", r.Clause.ID, r.Verdict(), r.Saw, r.Expected)
+	for _, x := range r.Doubts {
+		fmt.Fprintf(b, "  doubt: %s\n", x)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(b, "  rank %d, step %d", f.Rank, f.Step)
+		for _, x := range []struct{ name, value string }{{"tensor", f.Tensor}, {"got", f.Got}, {"want", f.Want}, {"bound", f.Bound}} {
+			if x.value != "" {
+				fmt.Fprintf(b, ", %s %s", x.name, x.value)
+			}
+		}
+		if f.Index >= 0 {
+			fmt.Fprintf(b, ", index %d", f.Index)
+		}
+		fmt.Fprintf(b, ": %s\n", f.Message)
+	}
+	if more := r.Total - len(r.Findings); more > 0 {
+		fmt.Fprintf(b, "  and %d more\n", more)
+	}
+}

@@ -1,0 +1,121 @@
+package trace
+
+import "github.com/lockstep-ml/lockstep/core/names"
+
+// Form is what the events of one kind look like. The forms are the format: Read
+// refuses an event that breaks its form, and the package comment and the JSON
+// schema of history files say what the forms say.
+type Form struct {
+	Kind Kind
+	Says string // when one is recorded
+	// Needs names the fields, as in JSON, that must not be zero; May those that
+	// may be set besides. No other may but kind, rank and step.
+	Needs, May []string
+	// What and Op are the values that these fields may have; nil is any.
+	What []Value
+	Op   []string
+	// First is the least step: -1 where one may be recorded before the first.
+	First int
+}
+
+// Value is a value of What and what it stands for.
+type Value struct{ Name, Says string }
+
+// Forms lists the forms of all kinds, in the order in which a training run
+// first records one.
+func Forms() []Form {
+	return append(append(before(), during()...), after()...)
+}
+
+// before are the kinds that a run can begin with.
+func before() []Form {
+	return []Form{
+		{Kind: KindSpan, Says: "once per buffer of weights, gradients and moments (What): where it lies in memory, Count elements",
+			Needs: []string{"what", "span"}, May: []string{"count"}, First: -1},
+		{Kind: KindResume, Says: "the run goes on from a checkpoint: Step comes next, Count optimizer steps are taken; the digests that follow have the Step before it",
+			May: []string{"count"}},
+		{Kind: KindDigest, Says: "Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Data the elements where the run captured them; Once where they count",
+			Needs: []string{"what", "tensor", "digest"}, May: []string{"unit", "worker", "lo", "hi", "count", "once", "data"}, First: -1,
+			What: []Value{
+				{Weight, "after the step; initial at Step -1"},
+				{MomentM, "of AdamW, after the step"},
+				{MomentV, "of AdamW, after the step"},
+				{Momentum, "of SGD, after the step"},
+				{WorkerGrad, "one logical Worker's gradient, before any sum over workers"},
+				{Grad, "the reduced gradient, before clipping"},
+				{Updated, "weights that a rank owns alone, after its update and before it publishes them"},
+			}},
+		{Kind: KindComm, Says: "one operation of a communicator, recorded beneath all decorators: Op on Unit [Lo, Hi) in a Group of Ranks; Moved -1 where nobody counted; Text the error it ended with",
+			Needs: []string{"op", "ranks"},
+			May:   []string{"group", "unit", "overlap", "seq", "peer", "lo", "hi", "count", "bytes", "moved", "text"}, First: -1,
+			Op: operations()},
+	}
+}
+
+// operations are the values of Op of a communicator.
+func operations() []string {
+	return []string{names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast, names.OpSend, names.OpRecv,
+		names.OpBarrier, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpSplit}
+}
+
+// passes are the values of What that name the direction of a pass.
+func passes() []Value { return []Value{{Forward, ""}, {Backward, ""}} }
+
+// during are the kinds of a step.
+func during() []Form {
+	return []Form{
+		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens",
+			May: []string{"worker", "micro", "ids", "count"}},
+		{Kind: KindTokens, Says: "Count valid tokens of the global batch, as agreed by all ranks",
+			May: []string{"count"}},
+		{Kind: KindPhase, Says: "the pass of Worker's Micro is done with Unit on this rank",
+			Needs: []string{"what", "unit"}, May: []string{"worker", "micro"}, What: passes()},
+		{Kind: KindTap, Says: "an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of micro-batch Micro",
+			Needs: []string{"what", "unit", "tensor", "digest"}, May: []string{"micro", "lo", "hi", "count"}, What: passes()},
+		{Kind: KindMessage, Says: "what crossed boundary Seq between pipeline stages, as either side has it: Lo rows, Hi columns, Count elements; Peer the other stage",
+			Needs: []string{"op", "what", "digest"}, May: []string{"micro", "peer", "seq", "lo", "hi", "count"}, What: passes(),
+			Op: []string{names.OpSend, names.OpRecv}},
+		{Kind: KindLive, Says: "Count micro-batches whose activations a pipeline stage holds",
+			May: []string{"count"}},
+		{Kind: KindGather, Says: "what became of Unit's weights, Count elements, in ZeRO stage 3; Digest what a pass found (use) and left (release)",
+			Needs: []string{"what", "unit"}, May: []string{"micro", "count", "digest"}, First: -1,
+			What: []Value{{names.Gather, ""}, {names.Use, ""}, {names.Release, ""}}},
+		{Kind: KindLeaf, Says: "Worker's gradient of Unit entered the rank's partial sum",
+			Needs: []string{"unit"}, May: []string{"worker"}},
+		{Kind: KindIssue, Says: "the reduction of Unit was handed to the communicator",
+			Needs: []string{"unit"}, First: -1},
+		{Kind: KindScalar, Says: "a Value of the step, Bits where it is a float32; Once on the rank whose copy counts",
+			Needs: []string{"what"}, May: []string{"value", "bits", "once"}, What: []Value{
+				{Loss, "mean over the valid tokens of the global batch"},
+				{Norm, "of the reduced gradient"},
+				{Coef, "factor of clipping"},
+				{LR, "learning rate"},
+				{Counter, "optimizer steps taken"},
+			}},
+		{Kind: KindSkip, Says: "the step was not taken: Text says why",
+			Needs: []string{"text"}},
+	}
+}
+
+// after are the kinds of the end of a step and of a run, and those of runs that
+// do not train.
+func after() []Form {
+	return []Form{
+		{Kind: KindChanged, Says: "per parameter Tensor of Unit: Count and Digest of the elements whose bits the step changed, as if each had the bits 1",
+			Needs: []string{"tensor", "digest"}, May: []string{"unit", "count", "once"}},
+		{Kind: KindMemory, Says: "by purpose (What): live (Count) and peak (Bytes) bytes of the step",
+			Needs: []string{"what"}, May: []string{"count", "bytes"}},
+		{Kind: KindDiff, Says: "the first element in which the replicas of two Ranks differ, Index of Tensor: bits Want on the first, Got on the second",
+			Needs: []string{"what", "tensor", "ranks"}, May: []string{"index", "got", "want"}, First: -1,
+			What: []Value{{Weight, ""}, {MomentM, ""}, {MomentV, ""}, {Momentum, ""}}},
+		{Kind: KindUnmoved, Says: "after the last step, per parameter Tensor of Unit: Ranges of its Count elements that still have their initial bits",
+			Needs: []string{"tensor"}, May: []string{"unit", "ranges", "count", "once"}},
+		{Kind: KindDrill, Says: "of a drill of communicators: one operation in a group of Ranks and the Digest of its result; Text the error it ended with",
+			Needs: []string{"op"}, May: []string{"what", "ranks", "count", "digest", "text"},
+			What: []Value{{"mismatch", "the ranks' operations did not fit"}},
+			Op:   operations()},
+		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
+			May: []string{"what", "unit", "text"}},
+		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
+	}
+}
