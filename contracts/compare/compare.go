@@ -51,13 +51,7 @@ func Part(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
 		return nil, false
 	}
-	c.Same = test.SameBits(control, c.Test.Config.Model)
-	switch {
-	case c.Same:
-		c.Equal = c.Test.Config.Steps
-	case test.CanonicalActivations():
-		c.Equal = 1
-	default:
+	if c.Equal == 0 {
 		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
 		return nil, false
 	}
@@ -73,9 +67,6 @@ func Pair(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
 		return nil, false
 	}
-	if c.Same = c.Test.Exact(); c.Same {
-		c.Equal = c.Test.Config.Steps
-	}
 	return c, true
 }
 
@@ -86,6 +77,11 @@ func Read(p *contract.Pass) (c *Comparison, ok bool) {
 	if !ok {
 		return nil, false
 	}
+	return With(p, test)
+}
+
+// With is Read where the test run is read already.
+func With(p *contract.Pass, test *evidence.Run) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
 		return nil, false
@@ -94,7 +90,14 @@ func Read(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("%v", err)
 		return nil, false
 	}
-	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}, true
+	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
+	switch {
+	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
+		c.Same, c.Equal = true, test.Config.Steps
+	case test.Config.Plan.CanonicalActivations():
+		c.Equal = 1
+	}
+	return c, true
 }
 
 // Gradients compares, in every step in which they must be equal, the named
