@@ -16,8 +16,8 @@ import (
 func Contract() *contract.Contract {
 	return &contract.Contract{
 		ID:        "C-ZERO-001",
-		Title:     "Sharded training is Unsharded training",
-		Statement: "ZeRO stages 1, 2 and 3 give the weights of Unsharded data parallelism bit for bit, with shards that are disjoint and cover everything, and with the memory and traffic of the stage's formulas.",
+		Title:     "Sharded training is unsharded training",
+		Statement: "ZeRO stages 1, 2 and 3 give the weights of unsharded data parallelism bit for bit, with shards that are disjoint and cover everything, and with the memory and traffic of the stage's formulas.",
 		Doc:       doc,
 		Clauses:   clauses(),
 		Judges:    func(p plan.Plan) bool { return p.Zero > 0 },
@@ -46,7 +46,7 @@ func clauses() []*contract.Clause {
 	return []*contract.Clause{
 		c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
 			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, with(sharded)),
-		bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of Unsharded data parallelism on as many ranks.",
+		bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
 			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, with(full))),
 		c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
 			"digest (updated, weight), gather (use)", contract.Exact, with(gathered)),
@@ -66,7 +66,7 @@ each of them: stage 1 the optimizer state, stage 2 also the gradients, stage 3
 also the weights. It is bookkeeping, and bookkeeping fails silently: a slice that
 nobody updates, a stale copy, a norm of one shard all leave ranks that agree
 with each other and a loss that falls. So a sharded run is held, bit for bit,
-against Unsharded data parallelism on as many ranks (which C-DDP-001 holds
+against unsharded data parallelism on as many ranks (which C-DDP-001 holds
 against a single worker), which is exact for every number of ranks.
 
 How each clause judges
@@ -121,7 +121,7 @@ How to read a finding
   A finding in clause 2 with one in clause 1 is a wrong cut; with one in clause 3
   or 4 a wrong copy; alone, wrong arithmetic: look at grad before weight.`
 
-// Unsharded is the control of a configuration: Unsharded data parallelism on the
+// Unsharded is the control of a configuration: unsharded data parallelism on the
 // same mesh, which other contracts run too.
 func Unsharded(cfg spec.Config) spec.Config {
 	p := cfg.Plan
