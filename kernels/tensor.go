@@ -104,6 +104,11 @@ type Memory interface {
 	Read(dst []float32, src Tensor) error
 	// ReadWide is Read without the rounding.
 	ReadWide(dst []float64, src Tensor) error
+	// Host is the elements of t themselves, where t is contiguous and they are
+	// float32 in the memory of this process: what is written to them is written to
+	// t, and what earlier kernels compute is in them after Sync. Otherwise, and
+	// where a write would bypass what the backend keeps beside them, ok is false.
+	Host(t Tensor) (x []float32, ok bool)
 	// Span tells where t lies.
 	Span(t Tensor) Span
 	// Sync waits for all earlier kernels and returns the first fault.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -68,7 +67,7 @@ type Error struct {
 	Op   string // the operation this rank was in
 	Rank int    // this rank, in the world
 	Peer int    // the rank that caused it, in the world; -1 where unknown
-	Seq  uint64 // which operation of this group, from 0
+	Seq  uint64 // which operation of this group, or message of sender and receiver, from 0
 	Err  error
 }
 
@@ -83,20 +82,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// CheckBounds refuses bounds that are not size+1 ascending values from 0 to n;
-// nil becomes the shard rule.
-func CheckBounds(bounds []int, n, size int) ([]int, error) {
-	if bounds == nil {
-		return shard.Bounds(n, size), nil
-	}
-	if len(bounds) != size+1 || bounds[0] != 0 || bounds[size] != n {
-		return nil, fmt.Errorf("bounds %v: want %d ascending values from 0 to %d", bounds, size+1, n)
-	}
-	for i := range size {
-		if bounds[i] > bounds[i+1] {
-			return nil, fmt.Errorf("bounds %v: value %d descends", bounds, i+1)
-		}
-	}
-	return bounds, nil
-}

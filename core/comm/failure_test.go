@@ -18,7 +18,7 @@ import (
 
 func TestDeadlineNamesTheMissing(t *testing.T) {
 	for _, algo := range []names.Algorithm{names.Tree, names.Ring} {
-		comms := world(t, 4, comm.LocalOptions{Algorithm: algo, Deadline: 30 * time.Millisecond})
+		comms := world(t, 4, comm.Options{Algorithm: algo, Deadline: 30 * time.Millisecond})
 		errs := each(comms, func(c comm.Communicator) error {
 			if c.Rank()%2 == 1 {
 				return nil
@@ -35,7 +35,7 @@ func TestDeadlineNamesTheMissing(t *testing.T) {
 }
 
 func TestDeadlineOfAMessage(t *testing.T) {
-	comms := world(t, 3, comm.LocalOptions{Deadline: 30 * time.Millisecond})
+	comms := world(t, 3, comm.Options{Deadline: 30 * time.Millisecond})
 	err := comms[2].Send(t.Context(), vector(1), 1)
 	var e *comm.Error
 	if !errors.As(err, &e) || !errors.Is(e, comm.ErrDeadline) || e.Peer != 1 || e.Op != names.OpSend || e.Rank != 2 {
@@ -57,7 +57,7 @@ func TestCrossedMessagesAreNamed(t *testing.T) {
 			return c.Barrier(t.Context())
 		},
 	} {
-		for r, err := range each(world(t, 3, comm.LocalOptions{Deadline: time.Minute}), f) {
+		for r, err := range each(world(t, 3, comm.Options{Deadline: time.Minute}), f) {
 			if !errors.Is(err, comm.ErrMismatch) || !strings.Contains(err.Error(), "rank 0 called") || !strings.Contains(err.Error(), "rank 1 called") {
 				t.Errorf("%s: rank %d: %v", name, r, err)
 			}
@@ -66,7 +66,7 @@ func TestCrossedMessagesAreNamed(t *testing.T) {
 }
 
 func TestTwoOperationsAtOnceAreRefused(t *testing.T) {
-	comms := world(t, 2, comm.LocalOptions{})
+	comms := world(t, 2, comm.Options{})
 	first := make(chan error)
 	go func() { first <- comms[0].Barrier(t.Context()) }()
 	var err error
@@ -80,7 +80,7 @@ func TestTwoOperationsAtOnceAreRefused(t *testing.T) {
 
 // A rank that panics and closes in its defer ends the others.
 func TestPanicEndsPeers(t *testing.T) {
-	comms := world(t, 3, comm.LocalOptions{Deadline: time.Minute})
+	comms := world(t, 3, comm.Options{Deadline: time.Minute})
 	errs := each(comms, func(c comm.Communicator) (err error) {
 		g, err := c.Split(t.Context(), 0, 0)
 		if err != nil {
@@ -105,7 +105,7 @@ func TestPanicEndsPeers(t *testing.T) {
 // brittle is a backend whose kernels panic, or whose memory reports a fault
 // from the start or after the first kernel.
 type brittle struct {
-	commtest.Host
+	commtest.Memory
 	panics bool
 	fault  error // shown by Sync
 	late   error // becomes fault
@@ -122,12 +122,12 @@ func (b *brittle) work() {
 
 func (b *brittle) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	b.work()
-	b.Host.Reduce(dst, src, op)
+	b.Memory.Reduce(dst, src, op)
 }
 
 func (b *brittle) Copy(dst, src kernels.Tensor) {
 	b.work()
-	b.Host.Copy(dst, src)
+	b.Memory.Copy(dst, src)
 }
 
 func (b *brittle) Sync() error { return b.fault }
@@ -162,8 +162,8 @@ func TestFaultOfABackendEndsAll(t *testing.T) {
 				if r == c.bad {
 					return be
 				}
-				return commtest.Host{}
-			}, comm.LocalOptions{Algorithm: c.algo, Deadline: time.Minute})
+				return commtest.Memory{}
+			}, comm.Options{Algorithm: c.algo, Deadline: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,8 +201,8 @@ func TestNoReturnWhilePeersWork(t *testing.T) {
 		},
 	} {
 		slow := &slowReduce{started: make(chan struct{}), release: make(chan struct{})}
-		bes := []kernels.Backend{commtest.Host{}, slow}
-		comms, err := comm.NewLocal(2, func(r int) kernels.Backend { return bes[r] }, comm.LocalOptions{Deadline: time.Minute})
+		bes := []kernels.Backend{commtest.Memory{}, slow}
+		comms, err := comm.NewLocal(2, func(r int) kernels.Backend { return bes[r] }, comm.Options{Deadline: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,18 +235,18 @@ func TestNoReturnWhilePeersWork(t *testing.T) {
 
 // slowReduce waits in Reduce until it is released.
 type slowReduce struct {
-	commtest.Host
+	commtest.Memory
 	started, release chan struct{}
 }
 
 func (s *slowReduce) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	close(s.started)
 	<-s.release
-	s.Host.Reduce(dst, src, op)
+	s.Memory.Reduce(dst, src, op)
 }
 
 func TestMismatchNamesEveryCall(t *testing.T) {
-	errs := each(world(t, 4, comm.LocalOptions{}), func(c comm.Communicator) error {
+	errs := each(world(t, 4, comm.Options{}), func(c comm.Communicator) error {
 		if c.Rank() == 1 {
 			return c.Broadcast(t.Context(), vector(1, 2), 3)
 		}
@@ -256,5 +256,18 @@ func TestMismatchNamesEveryCall(t *testing.T) {
 		"ranks 0, 2, 3 called all-reduce of 2 elements (sum); rank 1 called broadcast of 2 elements from rank 3"
 	if errs[2] == nil || !strings.HasSuffix(errs[2].Error(), want) {
 		t.Errorf("got  %v\nwant %v", errs[2], want)
+	}
+}
+
+// Of two calls that differ neither is the odd one.
+func TestMismatchOfTwoBlamesNobody(t *testing.T) {
+	errs := each(world(t, 2, comm.Options{}), func(c comm.Communicator) error {
+		return c.AllReduce(t.Context(), vector(make([]float32, 1+c.Rank())...), kernels.Sum)
+	})
+	for r, err := range errs {
+		var e *comm.Error
+		if !errors.As(err, &e) || !errors.Is(e, comm.ErrMismatch) || e.Peer != -1 {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }

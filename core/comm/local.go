@@ -17,20 +17,17 @@ import (
 // otherwise.
 const DefaultDeadline = 60 * time.Second
 
-// LocalOptions configures NewLocal. Groups split from the world inherit them.
-type LocalOptions struct {
+// Options configure a world. Groups split from it inherit them.
+type Options struct {
 	// Algorithm of the float collectives; "" is Tree.
 	Algorithm names.Algorithm
 	// Deadline bounds how long an operation waits for a peer; 0 is
 	// DefaultDeadline.
 	Deadline time.Duration
-	// Observe, where not nil, is called by the rank's goroutine at the end of
-	// every operation. It must be safe for calls from several ranks at once.
-	Observe func(Record)
 }
 
 // check fills defaults and refuses what has no meaning.
-func (o LocalOptions) check() (LocalOptions, error) {
+func (o Options) check() (Options, error) {
 	switch o.Algorithm {
 	case "":
 		o.Algorithm = names.Tree
@@ -56,7 +53,7 @@ func (o LocalOptions) check() (LocalOptions, error) {
 // ends, when it closes a group that its peers still need, or when it is missing
 // at the deadline, the whole world fails: every operation in flight and every
 // later one, in all groups, returns an *Error that wraps the first cause.
-func NewLocal(size int, be func(rank int) kernels.Backend, opts LocalOptions) ([]Communicator, error) {
+func NewLocal(size int, be func(rank int) kernels.Backend, opts Options) ([]Communicator, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("comm: world of %d ranks: want at least 1", size)
 	}
@@ -81,10 +78,22 @@ func NewLocal(size int, be func(rank int) kernels.Backend, opts LocalOptions) ([
 	return ends, nil
 }
 
+// World makes the ends, by rank, of a world of size ranks, whose tensors live on
+// backend(rank), wherever the ranks are. Nil is NewLocal.
+type World func(ctx context.Context, size int, backend func(rank int) kernels.Backend, o Options) ([]Communicator, error)
+
+// Open makes a world.
+func (w World) Open(ctx context.Context, size int, backend func(rank int) kernels.Backend, o Options) ([]Communicator, error) {
+	if w == nil {
+		return NewLocal(size, backend, o)
+	}
+	return w(ctx, size, backend, o)
+}
+
 // world is what all groups of one NewLocal share. Its mutex guards every field
 // of the world, its groups, meetings and posts.
 type world struct {
-	opts LocalOptions
+	opts Options
 	algo algorithm
 
 	mu     sync.Mutex
@@ -167,7 +176,15 @@ type local struct {
 	rank int // in the group
 	be   kernels.Backend
 	idle atomic.Pointer[call] // of the last operation, for the next one
+
+	moved atomic.Int64 // by the last operation
 }
+
+// place is this rank's, for the checks of its arguments.
+func (c *local) place() place { return place{c.rank, c.g.ranks, c.be} }
+
+// Moved implements Mover.
+func (c *local) Moved() int64 { return c.moved.Load() }
 
 // part is this rank's place in its group.
 func (c *local) part() shard.Part { return shard.Part{Index: c.rank, Size: len(c.g.ranks)} }
@@ -187,16 +204,4 @@ func (c *local) Ranks() []int { return append([]int(nil), c.g.ranks...) }
 // error wraps the world's failure for the operation that this rank was in.
 func (c *local) error(k *call, f *failure) error {
 	return &Error{Op: k.op, Rank: c.me(), Peer: f.peer, Seq: k.seq, Err: f.err}
-}
-
-// observe reports the end of an operation.
-func (c *local) observe(ctx context.Context, k *call, err error) {
-	if c.g.w.opts.Observe == nil {
-		return
-	}
-	c.g.w.opts.Observe(Record{
-		Op: k.op, Rank: c.me(), Group: c.g.ranks, Seq: k.seq, Count: k.count,
-		Bytes: ShareBytes(k.op, k.count, c.part()), Moved: k.moved, Peer: k.peerIn(c.g.ranks),
-		Reduction: k.reduction, Label: LabelOf(ctx), Err: err,
-	})
 }

@@ -2,18 +2,21 @@ package comm
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/names"
 )
+
+// mismatchGrace is how long a group that knows of a mismatch waits for the
+// other ranks' calls, so that the error can say which rank is the odd one.
+const mismatchGrace = 100 * time.Millisecond
 
 // meeting is one collective of one group. Ranks arrive with their calls; when
 // the last has come, all wake and do their part of the work on the buffers of
 // all; when the last is done, all wake again and return.
 type meeting struct {
 	calls   []*call // by rank, nil until the rank arrives
+	roll    roll    // their headers
 	arrived int
 	started bool // all arrived, and their calls fit
 
@@ -28,7 +31,7 @@ type meeting struct {
 // there is to do.
 func (c *local) meet(ctx context.Context, k *call, work func(*meeting) error) (m *meeting, err error) {
 	err = ErrPanicked // unless something else is known
-	defer func() { c.end(ctx, k, err) }()
+	defer func() { c.end(k, err) }()
 	m, f := c.arrive(ctx, k, work != nil)
 	if f == nil && work != nil {
 		f = c.perform(m, work)
@@ -65,7 +68,7 @@ func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *fai
 		<-k.wake // the last rank came meanwhile and counts on this one
 		return m, nil
 	}
-	return nil, c.g.interrupted(c.rank, k, why, c.g.missing(m))
+	return nil, c.g.interrupted(c.rank, k, why, m.roll.missing(c.g.ranks))
 }
 
 // prepare refuses a context that has ended, and waits until this rank's buffers
@@ -90,11 +93,11 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 		g.meeting = g.convene()
 	}
 	m := g.meeting
-	m.calls[rank] = k
+	m.calls[rank], m.roll[rank] = k, &k.header
 	m.arrived++
 	for r, other := range m.calls {
 		if other == nil && g.hasLeft(g.ranks[r]) {
-			return nil, g.needsLeft(g.ranks[r], k)
+			return nil, g.w.fail(needsLeft(g.ranks, g.ranks[r], &k.header))
 		}
 	}
 	for r, other := range g.busy {
@@ -113,11 +116,12 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 func (g *group) convene() *meeting {
 	m, n := &g.meetings[g.seq%2], len(g.ranks)
 	if m.calls == nil {
-		m.calls, m.gone = make([]*call, n), make([]bool, n)
+		m.calls, m.roll, m.gone = make([]*call, n), make(roll, n), make([]bool, n)
 	}
 	clear(m.calls)
+	clear(m.roll)
 	clear(m.gone)
-	*m = meeting{calls: m.calls, gone: m.gone}
+	*m = meeting{calls: m.calls, roll: m.roll, gone: m.gone}
 	return m
 }
 
@@ -133,14 +137,14 @@ func (m *meeting) wake() {
 // not fit: at once if all are known, else after a grace.
 func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 	all := m.arrived == len(m.calls)
-	if fitting := m.fitting(k); fitting != m.arrived {
+	if fitting := m.roll.fitting(&k.header); fitting != m.arrived {
 		if all {
-			return g.mismatch(m)
+			return g.w.fail(m.roll.mismatch(g.ranks))
 		}
 		time.AfterFunc(min(mismatchGrace, g.w.opts.Deadline), func() {
 			g.w.mu.Lock()
 			defer g.w.mu.Unlock()
-			g.mismatch(m)
+			g.w.fail(m.roll.mismatch(g.ranks))
 		})
 		return nil
 	}
@@ -148,7 +152,7 @@ func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 		return nil
 	}
 	if k.op == names.OpSplit {
-		m.groups = g.split(m.calls)
+		m.groups = g.split(m.roll)
 	}
 	if !works {
 		g.finish(m)
@@ -156,61 +160,6 @@ func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 	m.started = true
 	m.wake()
 	return nil
-}
-
-// fitting counts the arrived calls that fit k.
-func (m *meeting) fitting(k *call) (n int) {
-	for _, other := range m.calls {
-		if other != nil && other.fits(k) {
-			n++
-		}
-	}
-	return n
-}
-
-// mismatch fails the world with what every rank called. Where one call differs
-// and two or more others agree, its rank is to blame.
-func (g *group) mismatch(m *meeting) *failure {
-	peer := -1
-	var said []string
-	told := make([]bool, len(m.calls))
-	for r, k := range m.calls {
-		if k == nil || told[r] {
-			continue
-		}
-		var same []int
-		for q, other := range m.calls {
-			if other != nil && other.fits(k) {
-				told[q] = true
-				same = append(same, g.ranks[q])
-			}
-		}
-		if len(same) == 1 && m.arrived > 2 && m.othersAgree(r) {
-			peer = same[0]
-		}
-		said = append(said, fmt.Sprintf("%s called %s", listRanks(same), k.describe(g.ranks)))
-	}
-	return g.w.fail(failure{peer, fmt.Errorf("%w: %s", ErrMismatch, strings.Join(said, "; "))})
-}
-
-// othersAgree reports whether all arrived calls but that of rank odd fit.
-func (m *meeting) othersAgree(odd int) bool {
-	for r, k := range m.calls {
-		if k != nil && r != odd {
-			return m.fitting(k) == m.arrived-1
-		}
-	}
-	return false
-}
-
-// missing lists the world ranks that have not arrived.
-func (g *group) missing(m *meeting) (ranks []int) {
-	for r, k := range m.calls {
-		if k == nil {
-			ranks = append(ranks, g.ranks[r])
-		}
-	}
-	return ranks
 }
 
 // finish ends a meeting: its ranks are free for the next one.
@@ -236,7 +185,7 @@ func (c *local) depart(m *meeting, err error) *failure {
 	w, g, k := c.g.w, c.g, m.calls[c.rank]
 	w.mu.Lock()
 	if err != nil {
-		m.failed = w.fail(failure{c.me(), fmt.Errorf("rank %d in %s: %w", c.me(), k.describe(g.ranks), err)})
+		m.failed = w.fail(broken(g.ranks, c.rank, &k.header, err))
 	}
 	m.gone[c.rank] = true
 	if m.departs++; m.departs == len(m.calls) {

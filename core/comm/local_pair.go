@@ -3,8 +3,6 @@ package comm
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -165,7 +163,7 @@ func (g *group) pair(rank int, k *call, key [2]int) (*pair, error) {
 		return nil, errWorldFailed
 	}
 	if peer := g.ranks[k.peer]; g.hasLeft(peer) {
-		g.needsLeft(peer, k)
+		g.w.fail(needsLeft(g.ranks, peer, &k.header))
 		return nil, errWorldFailed
 	}
 	return pr, nil
@@ -175,9 +173,7 @@ func (g *group) pair(rank int, k *call, key [2]int) (*pair, error) {
 // what rank other, which came first, is in.
 func (g *group) connect(pr *pair, rank int, k *call, other int, sent, wanted *post) error {
 	if sent.count != wanted.count {
-		said := []string{g.said(rank, k), g.said(other, g.busy[other])}
-		slices.Sort(said)
-		g.w.fail(failure{-1, fmt.Errorf("%w: %s", ErrMismatch, strings.Join(said, ", "))})
+		g.w.fail(unfit(k.said(g.ranks, rank), g.busy[other].said(g.ranks, other)))
 		return errWorldFailed
 	}
 	if k.isMessage() {
@@ -204,7 +200,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 // message runs one side of a message from its first check to its record.
 func (c *local) message(ctx context.Context, k *call, run func() error) (err error) {
 	err = ErrPanicked
-	defer func() { c.end(ctx, k, err) }()
+	defer func() { c.end(k, err) }()
 	w := c.g.w
 	why := c.prepare(ctx, k)
 	if why == nil && k.invalid == nil {

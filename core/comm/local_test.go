@@ -16,9 +16,9 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
-func world(t testing.TB, size int, opts comm.LocalOptions) []comm.Communicator {
+func world(t testing.TB, size int, opts comm.Options) []comm.Communicator {
 	t.Helper()
 	if opts.Deadline == 0 {
 		opts.Deadline = 10 * time.Second
@@ -26,6 +26,16 @@ func world(t testing.TB, size int, opts comm.LocalOptions) []comm.Communicator {
 	comms, err := comm.NewLocal(size, host, opts)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return comms
+}
+
+// observed is world with every operation recorded.
+func observed(t testing.TB, size int, opts comm.Options, observe func(comm.Record)) []comm.Communicator {
+	t.Helper()
+	comms := world(t, size, opts)
+	for r, c := range comms {
+		comms[r] = comm.Recorded(c, observe)
 	}
 	return comms
 }
@@ -52,18 +62,18 @@ func must(t testing.TB, comms []comm.Communicator, f func(c comm.Communicator) e
 }
 
 func vector(x ...float32) kernels.Tensor {
-	b, err := commtest.Host{}.Alloc(len(x))
+	b, err := commtest.Memory{}.Alloc(len(x))
 	if err != nil {
 		panic(err)
 	}
 	t := kernels.Flat(b)
-	commtest.Host{}.Write(t, x)
+	commtest.Memory{}.Write(t, x)
 	return t
 }
 
 func read(t kernels.Tensor) []float32 {
 	x := make([]float32, t.Len())
-	if err := (commtest.Host{}).Read(x, t); err != nil {
+	if err := (commtest.Memory{}).Read(x, t); err != nil {
 		panic(err)
 	}
 	return x
@@ -71,14 +81,14 @@ func read(t kernels.Tensor) []float32 {
 
 func TestNewLocalRefuses(t *testing.T) {
 	for name, open := range map[string]func() ([]comm.Communicator, error){
-		"no ranks":      func() ([]comm.Communicator, error) { return comm.NewLocal(0, host, comm.LocalOptions{}) },
-		"negative size": func() ([]comm.Communicator, error) { return comm.NewLocal(-1, host, comm.LocalOptions{}) },
+		"no ranks":      func() ([]comm.Communicator, error) { return comm.NewLocal(0, host, comm.Options{}) },
+		"negative size": func() ([]comm.Communicator, error) { return comm.NewLocal(-1, host, comm.Options{}) },
 		"unknown algorithm": func() ([]comm.Communicator, error) {
-			return comm.NewLocal(1, host, comm.LocalOptions{Algorithm: "mesh"})
+			return comm.NewLocal(1, host, comm.Options{Algorithm: "mesh"})
 		},
-		"negative deadline": func() ([]comm.Communicator, error) { return comm.NewLocal(1, host, comm.LocalOptions{Deadline: -1}) },
+		"negative deadline": func() ([]comm.Communicator, error) { return comm.NewLocal(1, host, comm.Options{Deadline: -1}) },
 		"no backend": func() ([]comm.Communicator, error) {
-			return comm.NewLocal(1, func(int) kernels.Backend { return nil }, comm.LocalOptions{})
+			return comm.NewLocal(1, func(int) kernels.Backend { return nil }, comm.Options{})
 		},
 	} {
 		if comms, err := open(); err == nil || comms != nil {
@@ -90,7 +100,7 @@ func TestNewLocalRefuses(t *testing.T) {
 // foldAll is the all-reduce of single elements, as bits, on rank 0.
 func foldAll(t *testing.T, algo names.Algorithm, op kernels.Op, x []float32) uint32 {
 	var got uint32
-	must(t, world(t, len(x), comm.LocalOptions{Algorithm: algo}), func(c comm.Communicator) error {
+	must(t, world(t, len(x), comm.Options{Algorithm: algo}), func(c comm.Communicator) error {
 		v := vector(x[c.Rank()])
 		err := c.AllReduce(t.Context(), v, op)
 		if c.Rank() == 0 {
@@ -136,7 +146,7 @@ func TestMaximumOfOneRankIsThatOfReduce(t *testing.T) {
 func TestNoGoroutineIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
-		comms := world(t, 4, comm.LocalOptions{})
+		comms := world(t, 4, comm.Options{})
 		each(comms, func(c comm.Communicator) error {
 			defer c.Close()
 			q := comm.NewQueue(t.Context())
@@ -161,7 +171,7 @@ func BenchmarkAllReduce(b *testing.B) {
 	for _, n := range []int{1, 1 << 16} {
 		for _, size := range []int{2, 8} {
 			b.Run(fmt.Sprintf("elements=%d/ranks=%d", n, size), func(b *testing.B) {
-				comms := world(b, size, comm.LocalOptions{})
+				comms := world(b, size, comm.Options{})
 				b.SetBytes(int64(4 * n))
 				must(b, comms, func(c comm.Communicator) error {
 					x := vector(make([]float32, n)...)

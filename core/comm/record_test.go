@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"testing"
 
@@ -19,11 +18,11 @@ import (
 func TestRecords(t *testing.T) {
 	var mu sync.Mutex
 	byRank := map[int][]comm.Record{}
-	comms := world(t, 3, comm.LocalOptions{Observe: func(r comm.Record) {
+	comms := observed(t, 3, comm.Options{}, func(r comm.Record) {
 		mu.Lock()
 		defer mu.Unlock()
 		byRank[r.Rank] = append(byRank[r.Rank], r)
-	}})
+	})
 	label := comm.Label{Group: names.DP, Tensor: "w", Lo: 3, Hi: 8}
 	must(t, comms, func(c comm.Communicator) error {
 		ctx := comm.WithLabel(t.Context(), label)
@@ -77,12 +76,12 @@ func TestMovedBytes(t *testing.T) {
 func checkMoved(t *testing.T, algorithm names.Algorithm, size, n int) {
 	var mu sync.Mutex
 	moved, bytes := map[string]int64{}, map[string]int64{}
-	comms := world(t, size, comm.LocalOptions{Algorithm: algorithm, Observe: func(r comm.Record) {
+	comms := observed(t, size, comm.Options{Algorithm: algorithm}, func(r comm.Record) {
 		mu.Lock()
 		defer mu.Unlock()
 		moved[r.Op] += r.Moved
 		bytes[r.Op] += r.Bytes
-	}})
+	})
 	must(t, comms, func(c comm.Communicator) error {
 		own := shard.Part{Index: c.Rank(), Size: size}.Of(n).Len()
 		return errors.Join(
@@ -102,11 +101,11 @@ func checkMoved(t *testing.T, algorithm names.Algorithm, size, n int) {
 func TestRecordOfAFailure(t *testing.T) {
 	var mu sync.Mutex
 	var got []comm.Record
-	comms := world(t, 2, comm.LocalOptions{Observe: func(r comm.Record) {
+	comms := observed(t, 2, comm.Options{}, func(r comm.Record) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, r)
-	}})
+	})
 	errs := each(comms, func(c comm.Communicator) error {
 		if c.Rank() == 1 {
 			return c.Broadcast(t.Context(), vector(1), 7)
@@ -145,21 +144,5 @@ func TestShareBytes(t *testing.T) {
 	}
 	if got := comm.ShareBytes(names.OpSend, 1<<31+5, shard.Part{Index: 3, Size: 8}); got != 4*(1<<31+5) {
 		t.Errorf("send of 2^31+5 elements moves %d bytes", got)
-	}
-}
-
-func TestCheckBounds(t *testing.T) {
-	huge := 1<<33 + 3
-	got, err := comm.CheckBounds(nil, huge, 4)
-	if want := []int{0, 1<<31 + 1, 1<<32 + 2, 3<<31 + 3, huge}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("bounds of %d elements are %v, %v; want %v", huge, got, err, want)
-	}
-	if _, err := comm.CheckBounds([]int{0, huge - 1, huge}, huge, 2); err != nil {
-		t.Errorf("uneven bounds of %d elements: %v", huge, err)
-	}
-	for _, bad := range [][]int{{}, {0, 4}, {1, 2, 4}, {0, 2, 3}, {0, 5, 4}, {0, -1, 4}, {0, 2, 4, 4}} {
-		if _, err := comm.CheckBounds(bad, 4, 2); err == nil {
-			t.Errorf("bounds %v of 4 elements on 2 ranks are accepted", bad)
-		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 // unmoved is a host that does not compute: what a collective costs beside its
 // kernels.
-type unmoved struct{ commtest.Host }
+type unmoved struct{ commtest.Memory }
 
 func (unmoved) Reduce(_, _ []kernels.Tensor, _ kernels.Op) {}
 
@@ -67,9 +67,12 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 		return m.Mallocs
 	}
 	const rounds = 2000
-	comms, err := comm.NewLocal(3, func(int) kernels.Backend { return unmoved{} }, comm.LocalOptions{Observe: func(comm.Record) {}})
+	comms, err := comm.NewLocal(3, func(int) kernels.Backend { return unmoved{} }, comm.Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for r, c := range comms {
+		comms[r] = comm.Recorded(c, func(comm.Record) {})
 	}
 	var before, after uint64
 	must(t, comms, func(c comm.Communicator) error {
@@ -137,7 +140,7 @@ func TestNoStaleWakeUp(t *testing.T) {
 // reports whether it went on; then plain ones, with checked results.
 func disturbed(t *testing.T, name string, op func(context.Context, comm.Communicator, kernels.Tensor) error) bool {
 	t.Helper()
-	comms := world(t, 2, comm.LocalOptions{Deadline: 5 * time.Second})
+	comms := world(t, 2, comm.Options{Deadline: 5 * time.Second})
 	ended, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	errs := each(comms, func(c comm.Communicator) error {

@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -19,7 +20,7 @@ type ring struct{}
 func (ring) allReduce(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	x := k.dst
-	bounds, _ := CheckBounds(nil, x.Len(), c.Size())
+	bounds := shard.Bounds(x.Len(), c.Size())
 	if err := c.ringReduceScatter(ctx, k, chunk(x, bounds, c.rank), x, bounds); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type Parts struct {
 	// Backend makes rank's backend. Ranks may share one.
 	Backend func(rank int) (kernels.Backend, error)
 	// World makes the communicators of all ranks, by rank; nil is comm.NewLocal.
-	World World
+	World comm.World
 	// Deadline bounds how long an operation waits for a peer; 0 is an hour: a
 	// peer of this process that ends or fails is noticed at once, and one that
 	// computes may take long.
@@ -36,10 +36,6 @@ type Parts struct {
 
 	train.Hooks
 }
-
-// World makes the communicators of size ranks, by rank; backend gives each
-// rank's.
-type World func(ctx context.Context, size int, backend func(rank int) kernels.Backend, o comm.LocalOptions) ([]comm.Communicator, error)
 
 // defaultDeadline is Parts.Deadline's default.
 const defaultDeadline = time.Hour
@@ -65,13 +61,9 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 }
 
 // Open makes the communicators of a world, by rank. Nothing decorates them.
-func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.LocalOptions) ([]comm.Communicator, error) {
+func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
 	o.Deadline = cmp.Or(p.Deadline, o.Deadline)
-	be := func(rank int) kernels.Backend { return backends[rank] }
-	if p.World != nil {
-		return p.World(ctx, len(backends), be, o)
-	}
-	return comm.NewLocal(len(backends), be, o)
+	return p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
 }
 
 // Local trains cfg on text with all ranks of the plan as goroutines of this
@@ -95,10 +87,12 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	for r, be := range backends {
 		out.Logs[r] = &trace.Log{Header: train.Header(cfg, r, be.Name()), Keep: parts.Keep}
 	}
-	comms, err := parts.Open(ctx, backends, comm.LocalOptions{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline,
-		Observe: func(rec comm.Record) { out.Logs[rec.Rank].Record(train.Observe(rec)) }})
+	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline})
 	if err != nil {
 		return nil, err
+	}
+	for r, c := range comms {
+		comms[r] = comm.Recorded(c, func(rec comm.Record) { out.Logs[r].Record(train.Observe(rec)) })
 	}
 	losses := make([][]float64, len(comms))
 	err = each(ctx, comms, func(ctx context.Context, rank int) (err error) {

@@ -15,7 +15,7 @@ import (
 func TestGroupsOfAWorld(t *testing.T) {
 	d := names.Dims{DP: 2, PP: 3, TP: 4}
 	be := null.New()
-	comms, err := comm.NewLocal(d.World(), func(int) kernels.Backend { return be }, comm.LocalOptions{})
+	comms, err := comm.NewLocal(d.World(), func(int) kernels.Backend { return be }, comm.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,3 +80,7 @@ func WireBytes(op string, count int64, size int) (total int64) {
 	}
 	return 0
 }
+
+// NotCounted stands for the bytes that an operation moved where nobody counted
+// them, in records of communicators and in histories; 0 is a count.
+const NotCounted = -1

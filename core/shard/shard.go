@@ -63,6 +63,23 @@ func Bounds(n, size int) []int {
 	return b
 }
 
+// CheckBounds refuses bounds that are not size+1 ascending values from 0 to n;
+// nil becomes the shard rule.
+func CheckBounds(bounds []int, n, size int) ([]int, error) {
+	if bounds == nil {
+		return Bounds(n, size), nil
+	}
+	if len(bounds) != size+1 || bounds[0] != 0 || bounds[size] != n {
+		return nil, fmt.Errorf("bounds %v: want %d ascending values from 0 to %d", bounds, size+1, n)
+	}
+	for i := range size {
+		if bounds[i] > bounds[i+1] {
+			return nil, fmt.Errorf("bounds %v: value %d descends", bounds, i+1)
+		}
+	}
+	return bounds, nil
+}
+
 // Interleave lists the indices of [0, n) that part p takes by the seeds' rule
 // for data: Index, Index+Size, Index+2*Size, ...
 func (p Part) Interleave(n int) []int {

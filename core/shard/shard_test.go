@@ -63,3 +63,19 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckBounds(t *testing.T) {
+	huge := 1<<33 + 3
+	got, err := shard.CheckBounds(nil, huge, 4)
+	if want := []int{0, 1<<31 + 1, 1<<32 + 2, 3<<31 + 3, huge}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("bounds of %d elements are %v, %v; want %v", huge, got, err, want)
+	}
+	if _, err := shard.CheckBounds([]int{0, huge - 1, huge}, huge, 2); err != nil {
+		t.Errorf("uneven bounds of %d elements: %v", huge, err)
+	}
+	for _, bad := range [][]int{{}, {0, 4}, {1, 2, 4}, {0, 2, 3}, {0, 5, 4}, {0, -1, 4}, {0, 2, 4, 4}} {
+		if _, err := shard.CheckBounds(bad, 4, 2); err == nil {
+			t.Errorf("bounds %v of 4 elements on 2 ranks are accepted", bad)
+		}
+	}
+}

@@ -76,7 +76,7 @@ type Event struct {
 	Hi      int64  `json:"hi,omitempty"`
 	Count   int64  `json:"count,omitempty"`
 	Bytes   int64  `json:"bytes,omitempty"` // sent by this rank
-	Moved   int64  `json:"moved,omitempty"` // of a comm: bytes of peers that this rank touched, counted as they moved
+	Moved   int64  `json:"moved,omitempty"` // of a comm: bytes of peers that this rank touched, counted as they moved; -1 where nobody counted
 
 	// Once marks the copy that counts where several ranks hold the same elements:
 	// the digests marked so cover every logical element exactly once.

@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -24,10 +23,15 @@ func (r *rank) agree(ctx context.Context, step int) error {
 		return nil
 	}
 	ctx = r.labels.On(ctx, comm.Label{Group: names.DP, Tensor: names.Agree, Step: step})
-	states := r.replicas()
+	var states []held
+	for h := range r.held {
+		if h.replicated {
+			states = append(states, h)
+		}
+	}
 	var mine []byte
 	for _, s := range states {
-		mine = appendDigest(mine, s.digest(r.be, s.Range))
+		mine = appendDigest(mine, s.digest(r.be, s.Range, false))
 	}
 	all, err := r.dp.AllGatherBytes(ctx, mine)
 	if err != nil {
@@ -51,60 +55,20 @@ func (r *rank) agree(ctx context.Context, step int) error {
 	return nil
 }
 
-// state is what all data-parallel ranks should hold equal: a range of a chunk's
-// flat layout.
-type state struct {
-	shard.Range
-	what   string
-	at     kernels.Tensor
-	layout *model.Layout
-}
-
-// replicas lists the rank's replicated state.
-func (r *rank) replicas() []state {
-	var out []state
-	for _, c := range r.chunks {
-		weights, moments := c.Replicated()
-		if weights {
-			for _, p := range c.State() {
-				out = append(out, state{p.Range, trace.Weight, p.W, &c.model.Layout})
-			}
-		}
-		if moments {
-			for _, p := range c.Pieces() {
-				for i, name := range r.opt.Moments() {
-					out = append(out, state{p.Range, name, p.M[i], &c.model.Layout})
-				}
-			}
-		}
-	}
-	return out
-}
-
 const digestBytes = 16
 
 func appendDigest(b []byte, d kernels.Digest) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, d.A), d.B)
 }
 
-// digest is the digest of elements x of the state.
-func (s *state) digest(be kernels.Backend, x shard.Range) kernels.Digest {
-	var d kernels.Digest
-	s.layout.Pieces(x, func(p *model.Param, local shard.Range) {
-		at := local.Shift(p.Off - s.Lo)
-		parallel.AddDigest(&d, be, p, local, s.at.Range(at.Lo, at.Hi))
-	})
-	return d
-}
-
 // descend halves the range in which ranks 0 and peer of the data-parallel group
 // differ until one element is left. Every rank takes part, so all know it.
-func (r *rank) descend(ctx context.Context, step int, s state, peer int) error {
+func (r *rank) descend(ctx context.Context, step int, s held, peer int) error {
 	x := s.Range
 	for x.Len() > 1 {
 		mid := x.Lo + x.Len()/2
 		low := shard.Range{Lo: x.Lo, Hi: mid}
-		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, s.digest(r.be, low)))
+		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, s.digest(r.be, low, false)))
 		if err != nil {
 			return err
 		}
@@ -125,7 +89,7 @@ func (r *rank) descend(ctx context.Context, step int, s state, peer int) error {
 	ranks := r.dp.Ranks()
 	ev := trace.Event{Kind: trace.KindDiff, Step: step, What: s.what, Ranks: []int{ranks[0], ranks[peer]},
 		Want: binary.LittleEndian.Uint32(all[0]), Got: binary.LittleEndian.Uint32(all[peer])}
-	s.layout.Pieces(x, func(p *model.Param, local shard.Range) {
+	s.chunk.model.Layout.Pieces(x, func(p *model.Param, local shard.Range) {
 		p.Places(local, func(_ shard.Range, _, _ int, at kernels.Place) { ev.Tensor, ev.Index = p.Name, int64(at.First) })
 	})
 	r.log.Record(ev)

@@ -11,7 +11,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -37,10 +36,22 @@ type stored struct {
 	at kernels.Tensor
 }
 
-// rects cuts elements of a piece into rectangles of logical tensors.
-func (c *chunk) rects(what string, r shard.Range, at kernels.Tensor, all bool) []stored {
+// stores lists what this rank stores (all false: each logical element on one
+// rank only) or holds (all true).
+func (r *rank) stores(all bool) []stored {
 	var out []stored
-	c.model.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
+	for h := range r.held {
+		if all || h.counts() {
+			out = append(out, h.rects(all)...)
+		}
+	}
+	return out
+}
+
+// rects cuts the state into rectangles of logical tensors.
+func (h *held) rects(all bool) []stored {
+	var out []stored
+	h.chunk.model.Layout.Pieces(h.Range, func(p *model.Param, local shard.Range) {
 		if !p.Counts && !all {
 			return
 		}
@@ -50,62 +61,22 @@ func (c *chunk) rects(what string, r shard.Range, at kernels.Tensor, all bool) [
 		}
 		p.Places(local, func(l shard.Range, rows, cols int, pl kernels.Place) {
 			row, col := int(pl.First)/p.Cols, int(pl.First)%p.Cols
-			x := l.Shift(p.Off - r.Lo)
-			out = append(out, stored{checkpoint.Rect{What: what, Tensor: name,
-				R: shard.Range{Lo: row, Hi: row + rows}, C: shard.Range{Lo: col, Hi: col + cols}}, at.Range(x.Lo, x.Hi)})
+			x := l.Shift(p.Off - h.Lo)
+			out = append(out, stored{checkpoint.Rect{What: h.what, Tensor: name,
+				R: shard.Range{Lo: row, Hi: row + rows}, C: shard.Range{Lo: col, Hi: col + cols}}, h.at.Range(x.Lo, x.Hi)})
 		})
 	})
-	return out
-}
-
-// state lists what this rank stores (all false: each logical element on one
-// rank only) or holds (all true).
-func (r *rank) state(all bool) []stored {
-	var out []stored
-	for _, c := range r.chunks {
-		weights, moments := c.Replicated()
-		if all || !weights || r.dp.Rank() == 0 {
-			for _, p := range c.State() {
-				out = append(out, c.rects(trace.Weight, p.Range, p.W, all)...)
-			}
-		}
-		if all || !moments || r.dp.Rank() == 0 {
-			for _, p := range c.Pieces() {
-				for i, name := range r.opt.Moments() {
-					out = append(out, c.rects(name, p.Range, p.M[i], all)...)
-				}
-			}
-		}
-	}
 	return out
 }
 
 // digests adds up the digests, per kind, of what this rank stores.
 func (r *rank) digests() map[string]kernels.Digest {
 	out := map[string]kernels.Digest{}
-	add := func(what string, c *chunk, p parallel.Piece, at kernels.Tensor) {
-		d := out[what]
-		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
-			if q.Counts {
-				x := local.Shift(q.Off - p.Lo)
-				parallel.AddDigest(&d, r.be, q, local, at.Range(x.Lo, x.Hi))
-			}
-		})
-		out[what] = d
-	}
-	for _, c := range r.chunks {
-		weights, moments := c.Replicated()
-		if !weights || r.dp.Rank() == 0 {
-			for _, p := range c.State() {
-				add(trace.Weight, c, p, p.W)
-			}
-		}
-		if !moments || r.dp.Rank() == 0 {
-			for _, p := range c.Pieces() {
-				for i, name := range r.opt.Moments() {
-					add(name, c, p, p.M[i])
-				}
-			}
+	for h := range r.held {
+		if h.counts() {
+			d := out[h.what]
+			d.Add(h.digest(r.be, h.Range, true))
+			out[h.what] = d
 		}
 	}
 	return out
@@ -115,7 +86,7 @@ func (r *rank) digests() map[string]kernels.Digest {
 // manifest, whose presence completes the checkpoint.
 func (r *rank) save(ctx context.Context, step int) error {
 	ctx = comm.WithLabel(ctx, comm.Label{Group: names.World, Tensor: names.Checkpoint, Step: step})
-	root, xs := r.hooks.Checkpoints.Dir, r.state(false)
+	root, xs := r.hooks.Checkpoints.Dir, r.stores(false)
 	rects := make([]checkpoint.Rect, len(xs))
 	for i := range xs {
 		rects[i] = xs[i].Rect
@@ -175,7 +146,7 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 	if err := Resumable(c, r.cfg); err != nil {
 		return err
 	}
-	for _, s := range r.state(true) {
+	for _, s := range r.stores(true) {
 		buf := make([]float32, s.Len())
 		if err := c.Read(s.Rect, buf); err != nil {
 			return fmt.Errorf("checkpoint: %w", err)

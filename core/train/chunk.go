@@ -252,21 +252,3 @@ func (c *chunk) evidence(replicated bool) *parallel.Evidence {
 	ev.Once = !replicated || c.r.dp.Rank() == 0
 	return &ev
 }
-
-// recordState records the digests of weights at rest and of moments.
-func (c *chunk) recordState(step int) error {
-	weights, moments := c.Replicated()
-	for _, p := range c.State() {
-		if err := c.evidence(weights).Digests(trace.Event{Step: step, What: trace.Weight}, p.W, p.Range); err != nil {
-			return err
-		}
-	}
-	for _, p := range c.Pieces() {
-		for i, name := range c.r.opt.Moments() {
-			if err := c.evidence(moments).Digests(trace.Event{Step: step, What: name}, p.M[i], p.Range); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}

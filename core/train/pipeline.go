@@ -31,10 +31,15 @@ const (
 	leaving
 )
 
-// newStage makes the stage follow the plan's schedule.
+// newStage makes the stage follow the plan's schedule; of a pipeline of one stage
+// all schedules are one, a micro-batch forward and backward after the other.
 func (r *rank) newStage() (*stage, error) {
 	p := r.cfg.Plan
-	sched, err := schedule.Named(p.Schedule, p.PP, p.Virtual, p.MicroBatches)
+	name := p.Schedule
+	if p.PP == 1 {
+		name = schedule.NameOneF1B
+	}
+	sched, err := schedule.Named(name, p.PP, p.Virtual, p.MicroBatches)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +105,8 @@ func (s *stage) run(ctx context.Context, a schedule.Action) error {
 	}
 	return fmt.Errorf("unknown action")
 }
+
+func beginsWorker(items []parallel.Item, i int) bool { return i == 0 || items[i-1].EndsWorker }
 
 // input takes the activations that the input was received into; the first
 // virtual stage starts with empty ones.

@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -39,10 +41,10 @@ type rank struct {
 	labels  comm.Labels // of this goroutine's operations, but those of updaters and models
 	chunks  []*chunk    // in the order of the layers
 	cutter  *parallel.Cutter
-	stage   *stage // of a pipeline
-	seqs    int    // capacity of a micro-batch
-	counter int    // optimizer steps taken
-	first   int    // first step of this run: 0, or where a checkpoint goes on
+	stage   *stage
+	seqs    int // capacity of a micro-batch
+	counter int // optimizer steps taken
+	first   int // first step of this run: 0, or where a checkpoint goes on
 	losses  []float64
 	told    Progress // what progress says of the step's update
 
@@ -113,9 +115,7 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 		}
 		r.chunks = append(r.chunks, c)
 	}
-	if r.mesh.PP.Size() > 1 {
-		r.stage, err = r.newStage()
-	}
+	r.stage, err = r.newStage()
 	return err
 }
 
@@ -159,7 +159,9 @@ func (r *rank) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for what, t := range c.Spans() {
+		spans := c.Spans()
+		for _, what := range slices.Sorted(maps.Keys(spans)) {
+			t := spans[what]
 			sp := r.be.Span(t)
 			r.log.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: what, Span: &sp, Count: int64(t.Len())})
 		}
@@ -173,32 +175,6 @@ func (r *rank) start(ctx context.Context) error {
 		return err
 	}
 	return r.agree(ctx, r.first-1)
-}
-
-// recordState records the digests of weights and moments.
-func (r *rank) recordState(step int) error {
-	if !r.cfg.Evidence.Digests {
-		return nil
-	}
-	for _, c := range r.chunks {
-		if err := c.recordState(step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *rank) recordUnmoved() error {
-	for _, c := range r.chunks {
-		weights, _ := c.Replicated()
-		for _, p := range c.State() {
-			own := p.Range.Intersect(shard.Range{Hi: c.model.Layout.Owned})
-			if err := c.evidence(weights).Unmoved(&r.cfg.Model, r.cfg.Seed, r.cfg.Steps-1, p.W.Range(own.Lo-p.Lo, own.Hi-p.Lo), own); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // step takes one optimizer step.
@@ -217,7 +193,7 @@ func (r *rank) step(ctx context.Context, step int) error {
 	for i := range items {
 		items[i].Batch.InvN = 1 / float64(n)
 	}
-	if err := r.passes(ctx, items); err != nil {
+	if err := r.stage.step(ctx, items); err != nil {
 		return err
 	}
 	if err := r.finish(ctx, step, n); err != nil {
@@ -260,33 +236,6 @@ func (r *rank) countTokens(ctx context.Context, step int, items []parallel.Item)
 	}
 	return int64(n[0]), nil
 }
-
-// passes runs every micro-batch forward and backward.
-func (r *rank) passes(ctx context.Context, items []parallel.Item) error {
-	if r.mesh.PP.Size() > 1 {
-		return r.stage.step(ctx, items)
-	}
-	c := r.chunks[0]
-	for i := range items {
-		it := &items[i]
-		a, err := c.acts()
-		if err != nil {
-			return err
-		}
-		if err := c.forward(ctx, it, a); err != nil {
-			return err
-		}
-		if _, err := c.backward(ctx, it, beginsWorker(items, i), kernels.Tensor{}); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-func beginsWorker(items []parallel.Item, i int) bool { return i == 0 || items[i-1].EndsWorker }
 
 // finish completes the reductions, joins the two sources of a tied embedding,
 // and makes the mean loss of the reduced sum.

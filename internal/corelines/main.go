@@ -24,7 +24,7 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"transports and launch", []string{"core/comm", "core/launch/...", "core/comm/tcp/...", "core/comm/mpi/...", "core/comm/nccl/...", "core/comm/link/...", "core/comm/wire/..."}, 2500},
-		{"test suites for others", []string{"core/comm/commtest/...", "core/comm/drill/..."}, 0},
+		{"test suites for others", []string{"core/comm/commtest/...", "core/drill/..."}, 0},
 		// What a run is, and the words that histories share: judges link these.
 		{"names and specifications", []string{"core/names/...", "core/spec/..."}, 0},
 		// What a plan costs, without running it: no part of training.

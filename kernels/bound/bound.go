@@ -129,6 +129,9 @@ func (b *Backend) ReadWide(dst []float64, src kernels.Tensor) error {
 	return b.narrow.ReadWide(dst, narrow(src))
 }
 
+// Host is always false: an element is three numbers, which change together.
+func (*Backend) Host(kernels.Tensor) ([]float32, bool) { return nil, false }
+
 // Span tells where the float32 values lie.
 func (b *Backend) Span(t kernels.Tensor) kernels.Span { return b.narrow.Span(narrow(t)) }
 

@@ -32,6 +32,7 @@ func memoryItems(seed uint64) []item {
 	})
 	add("refused", 1, allocRefused)
 	add("span", 1, spans)
+	add("host", 1, hostElements)
 	add("wide", 1, wideRoundTrip)
 	for _, n := range lengths() {
 		add(fmt.Sprintf("zeroed_n%d", n), n, func(b kernels.Backend) error { return allocZeroed(b, n) })

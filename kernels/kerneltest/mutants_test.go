@@ -147,7 +147,7 @@ type (
 // memoryMutants are defects of Alloc, Write, WriteWide, ReadWide and Span, and a
 // backend that does not check shapes.
 func memoryMutants(b kernels.Backend) []mutant {
-	return []mutant{
+	return append(hostMutants(b), []mutant{
 		{"Memory", "new memory is not zeroed", dirtyAlloc{b}},
 		{"Memory", "impossible sizes panic", hugeAlloc{b}},
 		{"Memory", "Write leaves out the last element", shortWrite{b}},
@@ -156,7 +156,7 @@ func memoryMutants(b kernels.Backend) []mutant {
 		{"Memory", "WriteWide truncates", truncWide{b}},
 		{"Memory", "Span ignores the offset of a view", blindSpan{b}},
 		{"Misuse", "Add takes the shorter length", looseShapes{b}},
-	}
+	}...)
 }
 
 func (m dirtyAlloc) Alloc(n int) (kernels.Buffer, error) {

@@ -173,6 +173,9 @@ func (b *Backend) ReadWide(dst []float64, src kernels.Tensor) error {
 	return nil
 }
 
+// Host is always false: there are no elements.
+func (*Backend) Host(kernels.Tensor) ([]float32, bool) { return nil, false }
+
 // Span gives made-up addresses in the space "null"; no two buffers share any,
 // freed ones included.
 func (b *Backend) Span(t kernels.Tensor) kernels.Span {

@@ -60,6 +60,14 @@ func (b *Backend[T]) Read(dst []float32, src kernels.Tensor) error { return read
 // ReadWide copies src into dst without rounding. The error is always nil.
 func (b *Backend[T]) ReadWide(dst []float64, src kernels.Tensor) error { return read[T](dst, src) }
 
+// Host is the elements of a contiguous tensor of the float32 instance.
+func (b *Backend[T]) Host(t kernels.Tensor) ([]float32, bool) {
+	if !is32[T]() || !t.Contiguous() {
+		return nil, false
+	}
+	return as32(flat[T]("host", t)), true
+}
+
 // Span is the range of addresses from t's first element to its last, gaps
 // between rows included, in the space "host". A tensor without elements has an
 // empty span.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -197,10 +197,10 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 				bes[i] = ref.New[float32]()
 			}
 			be := func(r int) kernels.Backend { return bes[r] }
-			comms, err := comm.NewLocal(n, be, comm.LocalOptions{Algorithm: algo})
+			comms, err := comm.NewLocal(n, be, comm.Options{Algorithm: algo})
 			Expect(err).NotTo(HaveOccurred())
 			seed := uint64(GinkgoRandomSeed())
-			for _, rec := range drill.Run(context.Background(), comms, be, seed, 0) {
+			for _, rec := range comm.Drill(context.Background(), comms, be, seed, 0) {
 				if rec.Input == drill.Integer || algo == names.Tree {
 					Expect(drill.Verify(rec)).To(Succeed(), "%+v", rec)
 				}
@@ -217,14 +217,13 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 			n, count := worlds().Draw(t, "ranks"), sizes().Draw(t, "count")
 			sums := make([]int64, n)
 			be := ref.New[float32]()
-			comms, err := comm.NewLocal(n, func(int) kernels.Backend { return be }, comm.LocalOptions{
-				Observe: func(r comm.Record) { sums[r.Rank] += r.Bytes },
-			})
+			comms, err := comm.NewLocal(n, func(int) kernels.Backend { return be }, comm.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			errs := make(chan error)
 			for _, c := range comms {
+				c = comm.Recorded(c, func(r comm.Record) { sums[r.Rank] += r.Bytes })
 				x := rank{c, be}.tensor(make([]float32, count))
 				go func() {
 					errs <- errors.Join(c.AllReduce(context.Background(), x, kernels.Sum), c.Broadcast(context.Background(), x, n-1))
@@ -248,10 +247,11 @@ var _ = Describe("The collectives of goroutine ranks", Label("C-COMM-001"), func
 	It("name the ranks of every record in the world", func() {
 		records := make(chan comm.Record, 64)
 		be := ref.New[float32]()
-		comms, err := comm.NewLocal(3, func(int) kernels.Backend { return be }, comm.LocalOptions{Observe: func(r comm.Record) { records <- r }})
+		comms, err := comm.NewLocal(3, func(int) kernels.Backend { return be }, comm.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		done := make(chan error)
 		for _, c := range comms {
+			c = comm.Recorded(c, func(r comm.Record) { records <- r })
 			go func() {
 				sub, err := c.Split(context.Background(), min(c.Rank(), 1), -c.Rank())
 				if err == nil {

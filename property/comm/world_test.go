@@ -29,7 +29,7 @@ func run(size int, algo names.Algorithm, f func(ctx context.Context, r rank) err
 		bes[i] = ref.New[float32]()
 	}
 	errs := make([]error, size)
-	comms, err := comm.NewLocal(size, func(r int) kernels.Backend { return bes[r] }, comm.LocalOptions{Algorithm: algo, Deadline: 20 * time.Second})
+	comms, err := comm.NewLocal(size, func(r int) kernels.Backend { return bes[r] }, comm.Options{Algorithm: algo, Deadline: 20 * time.Second})
 	if err != nil {
 		return []error{err}
 	}

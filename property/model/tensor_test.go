@@ -28,7 +28,7 @@ func runParts(t *rapid.T, c model.Config, p plan.Plan, seed uint64, b model.Batc
 			t.Fatal(err)
 		}
 	}
-	comms, err := comm.NewLocal(p.TP, func(r int) kernels.Backend { return parts[r].be }, comm.LocalOptions{Deadline: 20 * time.Second})
+	comms, err := comm.NewLocal(p.TP, func(r int) kernels.Backend { return parts[r].be }, comm.Options{Deadline: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -71,7 +70,7 @@ func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error
 	}
 	backend := func(rank int) kernels.Backend { return ends[rank].backend }
 	for i := range s.Repeats {
-		for _, rec := range drill.Run(ctx, comms, backend, s.Seed, s.Level) {
+		for _, rec := range comm.Drill(ctx, comms, backend, s.Seed, s.Level) {
 			d := rec.Digest
 			logs[rec.Rank].Record(trace.Event{Kind: trace.KindDrill, Step: i, Op: rec.Op, Ranks: rec.Group,
 				Count: int64(rec.Count), Digest: &d, Text: rec.Err})
@@ -112,7 +111,7 @@ func (s drilling) open(ctx context.Context, env suite.Env) ([]end, error) {
 	if err != nil {
 		return nil, err
 	}
-	comms, err := env.Parts.Open(ctx, backends, comm.LocalOptions{Algorithm: s.Algorithm})
+	comms, err := env.Parts.Open(ctx, backends, comm.Options{Algorithm: s.Algorithm})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	zero "github.com/lockstep-ml/lockstep/contracts/zero/suite"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
 )
@@ -134,6 +135,14 @@ func TestCountOfWhatMoves(t *testing.T) {
 	}
 	contracttest.Want(t, c, counted(func(n int64) int64 { return n }), contract.Held, "6")
 	contracttest.Want(t, c, counted(func(int64) int64 { return 0 }), contract.Inconclusive, "6")
+	contracttest.Want(t, c, counted(func(int64) int64 { return names.NotCounted }), contract.Inconclusive, "6")
+	contracttest.Want(t, c, contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		i := slices.IndexFunc(events, func(e trace.Event) bool { return e.Kind == trace.KindComm && e.Group == names.DP && e.Step >= 0 })
+		if rank == 2 {
+			events[i].Moved = names.NotCounted
+		}
+		return events
+	}), contract.Inconclusive, "6")
 	contracttest.Want(t, c, counted(func(n int64) int64 { return n + n/8 }), contract.Violated, "6")
 	contracttest.Want(t, c, counted(func(n int64) int64 { return n - n/8 }), contract.Violated, "6")
 }

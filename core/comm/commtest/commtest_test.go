@@ -10,13 +10,13 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
 func TestLocal(t *testing.T) {
 	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
 		t.Run(string(algo), func(t *testing.T) {
 			open := func(t testing.TB, size int) []comm.Communicator {
-				comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
+				comms, err := comm.NewLocal(size, host, comm.Options{Algorithm: algo, Deadline: 10 * time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -73,7 +74,7 @@ func reduceDefects() []defect {
 				if err := m.Communicator.AllReduce(ctx, all, op); err != nil {
 					return err
 				}
-				bounds, err := comm.CheckBounds(bounds, src.Len(), m.Size())
+				bounds, err := shard.CheckBounds(bounds, src.Len(), m.Size())
 				lo := bounds[(m.Rank()+1)%m.Size()]
 				write(dst, read(all.Range(min(lo, src.Len()-dst.Len()), min(lo, src.Len()-dst.Len())+dst.Len()))...)
 				return err

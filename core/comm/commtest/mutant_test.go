@@ -104,17 +104,17 @@ func (m *mutant) Close() error {
 // read and write reach into a tensor.
 func read(t kernels.Tensor) []float32 {
 	x := make([]float32, t.Len())
-	if err := (commtest.Host{}).Read(x, t); err != nil {
+	if err := (commtest.Memory{}).Read(x, t); err != nil {
 		panic(err)
 	}
 	return x
 }
 
-func write(t kernels.Tensor, x ...float32) { commtest.Host{}.Write(t, x) }
+func write(t kernels.Tensor, x ...float32) { commtest.Memory{}.Write(t, x) }
 
 // clone is a copy of t in a buffer of its own.
 func clone(t kernels.Tensor) kernels.Tensor {
-	b, err := commtest.Host{}.Alloc(t.Len())
+	b, err := commtest.Memory{}.Alloc(t.Len())
 	if err != nil {
 		panic(err)
 	}

@@ -34,7 +34,7 @@ func suite(algo names.Algorithm, deadline time.Duration, f func(m *mutant) overr
 		Backend:   host,
 		Patience:  4 * deadline,
 		Open: func(size int) ([]comm.Communicator, error) {
-			comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: deadline})
+			comms, err := comm.NewLocal(size, host, comm.Options{Algorithm: algo, Deadline: deadline})
 			for i, c := range comms {
 				if f != nil {
 					comms[i] = &mutant{Communicator: c, f: f}
@@ -85,6 +85,11 @@ func TestLeftFoldIsNotCanonical(t *testing.T) {
 func TestEveryCheckCanFail(t *testing.T) {
 	sees := map[string]bool{}
 	for _, d := range defects() {
+		for _, c := range d.checks {
+			sees[c] = true
+		}
+	}
+	for _, d := range recordDefects() {
 		for _, c := range d.checks {
 			sees[c] = true
 		}

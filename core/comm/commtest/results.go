@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -28,7 +28,7 @@ func checkResults(r Reporter, s Suite) {
 		var mu sync.Mutex
 		var records []drill.Record
 		errs := s.each(comms, func(ctx context.Context, k rank) error {
-			got := drill.Run(ctx, []comm.Communicator{k.Communicator}, s.Backend, drillSeed, s.Level)
+			got := comm.Drill(ctx, []comm.Communicator{k.Communicator}, s.Backend, drillSeed, s.Level)
 			mu.Lock()
 			defer mu.Unlock()
 			records = append(records, got...)

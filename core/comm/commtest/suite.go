@@ -1,7 +1,7 @@
 // Package commtest is the conformance suite of communicators: what Communicator
 // promises, checked on worlds of one to eight ranks in this process. Results are
-// judged by package drill; the other checks look at order, groups, and what
-// happens when ranks disagree, leave or are stopped.
+// judged by package drill; the other checks look at order, groups, what happens
+// when ranks disagree, leave or are stopped, and the records of all that.
 //
 // Checks report through Reporter, so that a suite can be tested: a communicator
 // with a defect must make it report.
@@ -39,6 +39,8 @@ type Suite struct {
 	Patience time.Duration
 	// Level of the drill; 0 is quick.
 	Level int
+	// Record is how operations are recorded; nil is comm.Recorded.
+	Record func(c comm.Communicator, observe func(comm.Record)) comm.Communicator
 }
 
 // Check is one promise of Communicator.
@@ -62,6 +64,8 @@ func Checks() []Check {
 		{"cancelled peer", checkCancelledPeer},
 		{"failure spreads", checkFailureSpreads},
 		{"quiet close", checkQuietClose},
+		{"records", checkRecords},
+		{"records of failures", checkRecordsOfFailures},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -254,7 +255,7 @@ func (e *end) parts(whole, part kernels.Tensor, bounds []int) ([]int, error) {
 	if err := valid(kernels.Sum, whole, part); err != nil {
 		return nil, err
 	}
-	b, err := comm.CheckBounds(bounds, whole.Len(), e.Size())
+	b, err := shard.CheckBounds(bounds, whole.Len(), e.Size())
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-func host(int) kernels.Backend { return commtest.Host{} }
+func host(int) kernels.Backend { return commtest.Memory{} }
 
 // canonical leaves the sum to the backend, whose Reduce is the tree.
 func canonical(be kernels.Backend, dst, src []kernels.Tensor, op kernels.Op) { be.Reduce(dst, src, op) }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -31,14 +30,14 @@ func Expect(r Record) kernels.Digest {
 	switch r.Op {
 	case names.OpBarrier:
 	case names.OpSplit:
-		d.group(r.Group, me)
+		return DigestGroup(r.Group, me)
 	case names.OpAllReduceInt:
 		for i := range r.Count {
 			d.word(i, r.expectWord(i))
 		}
 	case names.OpAllGatherBytes:
 		for g, rank := range r.Group {
-			d.bytes(g, r.bytes(rank))
+			d.bytes(g, r.bytesOf(rank))
 		}
 	default:
 		r.expectTensor(&d, me)
@@ -83,7 +82,7 @@ func (r Record) check() error {
 		}
 	case names.OpReduceScatter, names.OpAllGather:
 		if r.Bounds != nil {
-			_, err := comm.CheckBounds(r.Bounds, r.Count, n)
+			_, err := shard.CheckBounds(r.Bounds, r.Count, n)
 			return err
 		}
 	case names.OpAllReduce, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpBarrier, names.OpSplit:
@@ -97,10 +96,10 @@ func (r Record) check() error {
 func (r Record) expectTensor(d *digester, me int) {
 	lo, hi := 0, r.Count
 	if r.Op == names.OpReduceScatter {
-		p := r.part(me)
+		p := r.Part(me)
 		lo, hi = p.Lo, p.Hi
 	}
-	base := guards
+	base := Guards
 	if r.Op == names.OpReduceScatter && !r.InPlace {
 		base -= lo // dst is a buffer of its own
 	}
@@ -111,7 +110,7 @@ func (r Record) expectTensor(d *digester, me int) {
 	if r.InPlace {
 		end = base + r.Count
 	}
-	for j := range guards {
+	for j := range Guards {
 		d.float(j, guard(j))
 		d.float(end+j, guard(end+j))
 	}
@@ -127,7 +126,7 @@ func (r Record) expectElement(i int) float32 {
 		return s.value(r.Rank, i)
 	case names.OpAllGather:
 		for g := range r.Group {
-			if r.part(g).Has(i) {
+			if r.Part(g).Has(i) {
 				return s.value(r.Group[g], i)
 			}
 		}
@@ -145,8 +144,9 @@ func (r Record) expectElement(i int) float32 {
 	return recursiveTree(x)
 }
 
-// part is the g-th rank's part of the whole vector, without allocating.
-func (r Record) part(g int) shard.Range {
+// Part is the part of the whole vector that the g-th rank of the group gives to an
+// all-gather, or gets of a reduce-scatter.
+func (r Record) Part(g int) shard.Range {
 	if r.Bounds == nil {
 		return shard.Part{Index: g, Size: len(r.Group)}.Of(r.Count)
 	}
@@ -227,38 +227,4 @@ func (r Record) expectWord(i int) (v uint64) {
 		}
 	}
 	return v
-}
-
-// digester collects the digest of a result.
-type digester struct{ sum kernels.Digest }
-
-// word adds a 64-bit element.
-func (d *digester) word(i int, v uint64) {
-	a, b := kernels.Mix(0, uint64(i), v)
-	d.sum.Add(kernels.Digest{A: a, B: b})
-}
-
-// float adds an element at place i of its buffer.
-func (d *digester) float(i int, v float32) {
-	d.word(i, uint64(kernels.Bits(v)))
-	if v-v != 0 { // NaN or infinite
-		d.sum.NonFinite++
-	}
-}
-
-// bytes adds the bytes that came from the g-th rank, and their number.
-func (d *digester) bytes(g int, b []byte) {
-	h := uint64(len(b))
-	for _, v := range b {
-		h = hash(h, uint64(v))
-	}
-	d.word(g, h)
-}
-
-// group adds the ranks of a new group and this rank's place in it.
-func (d *digester) group(ranks []int, me int) {
-	d.word(0, uint64(me))
-	for i, r := range ranks {
-		d.word(i+1, uint64(r))
-	}
 }

@@ -30,17 +30,19 @@ type Record struct {
 	Err    string         `json:"err,omitempty"` // why the operation failed
 }
 
-// source gives the record's inputs.
-func (r Record) source() source {
-	s := source{kind: r.Input, seed: r.Seed}
+// Operation is the reduction.
+func (r Record) Operation() kernels.Op {
 	if r.Reduction == kernels.Max.String() {
-		s.op = kernels.Max
+		return kernels.Max
 	}
-	return s
+	return kernels.Sum
 }
 
+// source gives the record's inputs.
+func (r Record) source() source { return source{kind: r.Input, op: r.Operation(), seed: r.Seed} }
+
 // bytes is a rank's input to AllGatherBytes: lengths differ, some are 0.
-func (r Record) bytes(rank int) []byte {
+func (r Record) bytesOf(rank int) []byte {
 	n := (r.Count + rank) % (r.Count + 2)
 	var b []byte
 	for i := 0; len(b) < n; i++ {
@@ -49,35 +51,35 @@ func (r Record) bytes(rank int) []byte {
 	return b[:n]
 }
 
-// cut is a way to split a world.
-type cut struct{ color, key func(rank, size int) int }
+// Cut is a way to split a world: the color and key of a rank of size.
+type Cut struct{ Color, Key func(rank, size int) int }
 
-// cuts are the splits of a drill: neighbours apart, halves in reverse order, and
+// Cuts are the splits of a drill: neighbours apart, halves in reverse order, and
 // all ranks but the first, which joins none.
-func cuts() []cut {
+func Cuts() []Cut {
 	zero := func(int, int) int { return 0 }
-	return []cut{
+	return []Cut{
 		{func(r, _ int) int { return r % 2 }, zero},
 		{func(r, n int) int { return 2 * r / n }, func(r, _ int) int { return -r }},
 		{func(r, _ int) int { return min(r, 1) - 1 }, zero},
 	}
 }
 
-// group is the new group of a rank under the cut of the given ranks, nil if it
+// Group is the new group of a rank under the cut of the given ranks, nil if it
 // joins none.
-func (c cut) group(ranks []int, rank int) []int {
+func (c Cut) Group(ranks []int, rank int) []int {
 	n := len(ranks)
-	color := c.color(slices.Index(ranks, rank), n)
+	color := c.Color(slices.Index(ranks, rank), n)
 	if color < 0 {
 		return nil
 	}
 	var members []int // indices in ranks
 	for i := range ranks {
-		if c.color(i, n) == color {
+		if c.Color(i, n) == color {
 			members = append(members, i)
 		}
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(c.key(a, n), c.key(b, n)) })
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(c.Key(a, n), c.Key(b, n)) })
 	for i, m := range members {
 		members[i] = ranks[m]
 	}
@@ -110,19 +112,19 @@ func Plan(size, rank int, seed uint64, level int) []Record {
 	}
 	var all []Record
 	for it := range Iterations(level) {
-		all = append(all, steps(world, rank, seed, it, level)...)
-		for _, c := range cuts() {
-			if group := c.group(world, rank); group != nil {
-				all = append(all, splitRecord(group, rank, it))
-				all = append(all, steps(group, rank, seed, it, level)...)
+		all = append(all, Steps(world, rank, seed, it, level)...)
+		for _, c := range Cuts() {
+			if group := c.Group(world, rank); group != nil {
+				all = append(all, Split(group, rank, it))
+				all = append(all, Steps(group, rank, seed, it, level)...)
 			}
 		}
 	}
 	return all
 }
 
-// splitRecord is the record of a split that gave group.
-func splitRecord(group []int, rank, iteration int) Record {
+// Split is the record of a split that gave group.
+func Split(group []int, rank, iteration int) Record {
 	return Record{Op: names.OpSplit, Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration}
 }
 
@@ -134,8 +136,8 @@ type planner struct {
 	steps []Record
 }
 
-// steps lists a rank's operations on one group.
-func steps(group []int, rank int, seed uint64, iteration, level int) []Record {
+// Steps lists a rank's operations on one group.
+func Steps(group []int, rank int, seed uint64, iteration, level int) []Record {
 	p := &planner{
 		base: Record{Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration},
 		seed: hash(seed, uint64(iteration), uint64(len(group)), uint64(group[0])),

@@ -1,8 +1,9 @@
-// Package drill exercises every collective of a world of communicators in a
-// fixed order and records, per rank, a digest of each result. Expect computes
-// the digest that a right result has, from the record alone and by other means:
-// integers, and a recursive tree. So the records of a run can be judged later,
-// elsewhere, by Verify, and Plan tells how many there must be.
+// Package drill says what a drill of communicators is: every collective in a
+// fixed order, and per rank a digest of each result. Plan lists the operations;
+// Expect computes the digest that a right result has, from the record alone and
+// by other means: integers, and a recursive tree. So the records of a run can be
+// judged later, elsewhere, by Verify, without what ran them: package comm runs
+// drills.
 //
 // Inputs are a function of (seed, world rank, index), so a result says which
 // ranks' elements went where. Two kinds are used. Integer inputs add exactly in

@@ -9,22 +9,22 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// Host is memory of this process with the kernels that collectives use: Copy
+// Memory is memory of this process with the kernels that collectives use: Copy
 // and Reduce. It lets a communicator be tested without a compute backend; the
 // other methods of kernels.Kernels must not be called.
-type Host struct{ kernels.Kernels }
+type Memory struct{ kernels.Kernels }
 
-// hostBuffer is the memory of a Host.
+// hostBuffer is the memory of a Memory.
 type hostBuffer []float32
 
 // Len is the number of elements.
 func (b hostBuffer) Len() int { return len(b) }
 
 // Name is "host".
-func (Host) Name() string { return "host" }
+func (Memory) Name() string { return "host" }
 
 // Alloc returns n zeros.
-func (Host) Alloc(n int) (kernels.Buffer, error) {
+func (Memory) Alloc(n int) (kernels.Buffer, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("host: %d elements: must not be negative", n)
 	}
@@ -32,7 +32,7 @@ func (Host) Alloc(n int) (kernels.Buffer, error) {
 }
 
 // Free has nothing to do.
-func (Host) Free(kernels.Buffer) {}
+func (Memory) Free(kernels.Buffer) {}
 
 // elements is what a contiguous tensor views.
 func elements(t kernels.Tensor) []float32 {
@@ -43,10 +43,10 @@ func elements(t kernels.Tensor) []float32 {
 }
 
 // Write copies src into dst.
-func (Host) Write(dst kernels.Tensor, src []float32) { copy(elements(dst), src) }
+func (Memory) Write(dst kernels.Tensor, src []float32) { copy(elements(dst), src) }
 
 // WriteWide copies src into dst, rounded.
-func (Host) WriteWide(dst kernels.Tensor, src []float64) {
+func (Memory) WriteWide(dst kernels.Tensor, src []float64) {
 	x := elements(dst)
 	for i := range x {
 		x[i] = float32(src[i])
@@ -54,7 +54,7 @@ func (Host) WriteWide(dst kernels.Tensor, src []float64) {
 }
 
 // Read copies src into dst.
-func (Host) Read(dst []float32, src kernels.Tensor) error {
+func (Memory) Read(dst []float32, src kernels.Tensor) error {
 	if len(dst) != src.Len() {
 		return errors.New("host: read into a slice of another length")
 	}
@@ -63,28 +63,36 @@ func (Host) Read(dst []float32, src kernels.Tensor) error {
 }
 
 // ReadWide copies src into dst.
-func (Host) ReadWide(dst []float64, src kernels.Tensor) error {
+func (Memory) ReadWide(dst []float64, src kernels.Tensor) error {
 	for i, v := range elements(src) {
 		dst[i] = float64(v)
 	}
 	return nil
 }
 
+// Host is the elements of a contiguous tensor.
+func (Memory) Host(t kernels.Tensor) ([]float32, bool) {
+	if !t.Contiguous() {
+		return nil, false
+	}
+	return elements(t), true
+}
+
 // Span gives the addresses of t's elements.
-func (Host) Span(t kernels.Tensor) kernels.Span {
+func (Memory) Span(t kernels.Tensor) kernels.Span {
 	lo := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(elements(t)))))
 	return kernels.Span{Space: "process", Lo: lo, Hi: lo + uint64(t.Len())*4}
 }
 
 // Sync has nothing to wait for.
-func (Host) Sync() error { return nil }
+func (Memory) Sync() error { return nil }
 
 // Copy implements kernels.Kernels.
-func (Host) Copy(dst, src kernels.Tensor) { copy(elements(dst), elements(src)) }
+func (Memory) Copy(dst, src kernels.Tensor) { copy(elements(dst), elements(src)) }
 
 // Reduce implements kernels.Kernels, one element at a time. An absent source is
 // the element that changes nothing: -0, or -Inf for the maximum.
-func (Host) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
+func (Memory) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	n := 0
 	for _, t := range dst {
 		n = max(n, t.Len())

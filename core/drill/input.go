@@ -107,12 +107,46 @@ func (s source) value(rank, i int) float32 {
 // word is element i of a rank's input to integer collectives.
 func (s source) word(rank, i int) uint64 { return hash(s.seed, uint64(i), uint64(rank), 1) }
 
-// guards is the number of guard elements on each side of a tensor; odd, so that
+// Guards is the number of guard elements on each side of a tensor; odd, so that
 // tensors are not aligned.
-const guards = 5
+const Guards = 5
 
 // guard is what lies at place j of a buffer, outside the tensor.
 func guard(j int) float32 { return math.Float32frombits(0x7f0a5a00 + uint32(j)&0xff) }
 
 // stale is what a destination holds before an operation.
 const stale = 12345.5
+
+// Buffer is what a tensor of n elements lies in before an operation: guards, stale
+// elements, guards.
+func Buffer(n int) []float32 {
+	buf := make([]float32, n+2*Guards)
+	for j := range buf {
+		buf[j] = stale
+		if j < Guards || j >= n+Guards {
+			buf[j] = guard(j)
+		}
+	}
+	return buf
+}
+
+// Fill gives x the elements from first on of the rank's input.
+func (r Record) Fill(x []float32, first int) {
+	s := r.source()
+	for i := range x {
+		x[i] = s.value(r.Rank, first+i)
+	}
+}
+
+// Words is the rank's input to an all-reduce of integers.
+func (r Record) Words() []uint64 {
+	s := r.source()
+	x := make([]uint64, r.Count)
+	for i := range x {
+		x[i] = s.word(r.Rank, i)
+	}
+	return x
+}
+
+// Bytes is the rank's input to an all-gather of bytes.
+func (r Record) Bytes() []byte { return r.bytesOf(r.Rank) }

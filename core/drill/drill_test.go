@@ -1,86 +1,19 @@
 package drill_test
 
 import (
-	"context"
-	"encoding/json"
-	"reflect"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/lockstep-ml/lockstep/core/comm"
-	"github.com/lockstep-ml/lockstep/core/comm/commtest"
-	"github.com/lockstep-ml/lockstep/core/comm/drill"
+	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 const seed = 7
-
-func host(int) kernels.Backend { return commtest.Host{} }
-
-func world(t testing.TB, size int, algo names.Algorithm) []comm.Communicator {
-	t.Helper()
-	comms, err := comm.NewLocal(size, host, comm.LocalOptions{Algorithm: algo, Deadline: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return comms
-}
 
 func plan(size, level int) (all []drill.Record) {
 	for r := range size {
 		all = append(all, drill.Plan(size, r, seed, level)...)
 	}
 	return all
-}
-
-// A run of the tree is the plan plus the expected digests, record by record.
-func TestRunGivesThePlan(t *testing.T) {
-	for _, size := range []int{1, 2, 3, 6, 8} {
-		got := drill.Run(t.Context(), world(t, size, names.Tree), host, seed, 0)
-		want := plan(size, 0)
-		if len(got) != len(want) {
-			t.Fatalf("world of %d: %d records, planned are %d", size, len(got), len(want))
-		}
-		for i := range want {
-			want[i].Digest = drill.Expect(want[i])
-			if !reflect.DeepEqual(want[i], got[i]) {
-				t.Fatalf("world of %d, record %d:\nran     %+v\nplanned %+v", size, i, got[i], want[i])
-			}
-			if err := drill.Verify(got[i]); err != nil {
-				t.Fatalf("world of %d: %+v: %v", size, got[i], err)
-			}
-		}
-	}
-}
-
-func TestThoroughRun(t *testing.T) {
-	for _, r := range drill.Run(t.Context(), world(t, 2, names.Tree), host, seed, 1) {
-		if err := drill.Verify(r); err != nil {
-			t.Fatalf("%+v: %v", r, err)
-		}
-	}
-}
-
-// Other orders of addition fail on Order inputs and on nothing else.
-func TestOrderShowsOnlyInOrderInputs(t *testing.T) {
-	for _, algo := range []names.Algorithm{names.Ring, names.Star} {
-		bad := 0
-		for _, r := range drill.Run(t.Context(), world(t, 5, algo), host, seed, 0) {
-			err := drill.Verify(r)
-			if err != nil && r.Input == drill.Integer {
-				t.Errorf("%s: %+v: %v", algo, r, err)
-			}
-			if err != nil {
-				bad++
-			}
-		}
-		if bad == 0 {
-			t.Errorf("%s of 5 ranks has the tree's bits", algo)
-		}
-	}
 }
 
 func TestPlanHasEveryOperation(t *testing.T) {
@@ -202,34 +135,5 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("%s: the digest of an impossible record passes", name)
 			}
 		}
-	}
-}
-
-func TestRunStopsAtTheFirstError(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	records := drill.Run(ctx, world(t, 2, names.Tree), host, seed, 0)
-	if len(records) != 2 {
-		t.Fatalf("%d records, want one of each rank", len(records))
-	}
-	for _, r := range records {
-		if r.Err == "" || drill.Verify(r) == nil {
-			t.Errorf("record of a failed operation: %+v", r)
-		}
-	}
-}
-
-func TestRecordsSurviveJSON(t *testing.T) {
-	records := drill.Run(t.Context(), world(t, 2, names.Tree), host, seed, 0)
-	b, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back []drill.Record
-	if err := json.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(records, back); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -1,0 +1,99 @@
+package comm_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/drill"
+	"github.com/lockstep-ml/lockstep/core/names"
+)
+
+const drillSeed = 7
+
+func drillPlan(size, level int) (all []drill.Record) {
+	for r := range size {
+		all = append(all, drill.Plan(size, r, drillSeed, level)...)
+	}
+	return all
+}
+
+// A run of the tree is the plan plus the expected digests, record by record.
+func TestDrillGivesThePlan(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 6, 8} {
+		got := comm.Drill(t.Context(), world(t, size, comm.Options{}), host, drillSeed, 0)
+		want := drillPlan(size, 0)
+		if len(got) != len(want) {
+			t.Fatalf("world of %d: %d records, planned are %d", size, len(got), len(want))
+		}
+		for i := range want {
+			want[i].Digest = drill.Expect(want[i])
+			if !reflect.DeepEqual(want[i], got[i]) {
+				t.Fatalf("world of %d, record %d:\nran     %+v\nplanned %+v", size, i, got[i], want[i])
+			}
+			if err := drill.Verify(got[i]); err != nil {
+				t.Fatalf("world of %d: %+v: %v", size, got[i], err)
+			}
+		}
+	}
+}
+
+func TestThoroughDrill(t *testing.T) {
+	for _, r := range comm.Drill(t.Context(), world(t, 2, comm.Options{}), host, drillSeed, 1) {
+		if err := drill.Verify(r); err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+}
+
+// Other orders of addition fail on Order inputs and on nothing else.
+func TestOrderShowsOnlyInOrderInputs(t *testing.T) {
+	for _, algo := range []names.Algorithm{names.Ring, names.Star} {
+		bad := 0
+		for _, r := range comm.Drill(t.Context(), world(t, 5, comm.Options{Algorithm: algo}), host, drillSeed, 0) {
+			err := drill.Verify(r)
+			if err != nil && r.Input == drill.Integer {
+				t.Errorf("%s: %+v: %v", algo, r, err)
+			}
+			if err != nil {
+				bad++
+			}
+		}
+		if bad == 0 {
+			t.Errorf("%s of 5 ranks has the tree's bits", algo)
+		}
+	}
+}
+
+func TestDrillStopsAtTheFirstError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	records := comm.Drill(ctx, world(t, 2, comm.Options{}), host, drillSeed, 0)
+	if len(records) != 2 {
+		t.Fatalf("%d records, want one of each rank", len(records))
+	}
+	for _, r := range records {
+		if r.Err == "" || drill.Verify(r) == nil {
+			t.Errorf("record of a failed operation: %+v", r)
+		}
+	}
+}
+
+func TestDrillRecordsSurviveJSON(t *testing.T) {
+	records := comm.Drill(t.Context(), world(t, 2, comm.Options{}), host, drillSeed, 0)
+	b, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []drill.Record
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(records, back); diff != "" {
+		t.Error(diff)
+	}
+}
