@@ -1,7 +1,6 @@
 package ckpt
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -21,8 +20,7 @@ func open(p *contract.Pass) (c *compare.Comparison, first int, ok bool) {
 		found := false
 		for e := range c.Test.Events(rank, trace.KindResume) {
 			if found = true; first >= 0 && e.Step != first {
-				p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Step), Want: fmt.Sprint(first),
-					Message: fmt.Sprintf("rank %d goes on at step %d, other ranks at step %d", rank, e.Step, first)})
+				p.At(rank, e.Step).Report(e.Step, first, "rank %d goes on at step %d, other ranks at step %d", rank, e.Step, first)
 			}
 			first = e.Step
 		}
@@ -77,8 +75,8 @@ func counted(p *contract.Pass) {
 			}
 			p.Saw(1)
 			if float64(e.Count) != float64(want.Value) {
-				p.Report(contract.Finding{Rank: rank, Step: first - 1, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(float64(want.Value)),
-					Message: fmt.Sprintf("rank %d goes on after %d optimizer steps, the uninterrupted run had taken %v", rank, e.Count, float64(want.Value))})
+				p.At(rank, first-1).Report(e.Count, float64(want.Value),
+					"rank %d goes on after %d optimizer steps, the uninterrupted run had taken %v", rank, e.Count, float64(want.Value))
 			}
 		}
 		for step := first; step < c.Test.Config.Steps; step++ {
@@ -99,8 +97,7 @@ func scalar(p *contract.Pass, c *compare.Comparison, rank, step int, what string
 	}
 	p.Saw(1)
 	if got.Value != want.Value || got.Bits != want.Bits {
-		p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-			Message: fmt.Sprintf("%s of rank %d is not the uninterrupted run's", what, rank)})
+		p.At(rank, step).Report(float64(got.Value), float64(want.Value), "%s of rank %d is not the uninterrupted run's", what, rank)
 	}
 }
 
@@ -124,8 +121,7 @@ func fed(p *contract.Pass) {
 				}
 				p.Saw(1)
 				if !slices.Equal(a, b) {
-					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(a), Want: fmt.Sprint(b),
-						Message: fmt.Sprintf("logical worker %d on rank %d takes other sequences than in the uninterrupted run", w, rank)})
+					p.At(rank, step).Report(a, b, "logical worker %d on rank %d takes other sequences than in the uninterrupted run", w, rank)
 				}
 			}
 		}

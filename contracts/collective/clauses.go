@@ -116,7 +116,7 @@ func (d *drilled) each(p *contract.Pass, choose func(r drill.Record) bool) {
 		}
 	}
 	for _, e := range d.surpluses {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Message: fmt.Sprintf("rank %d recorded an operation that the drill does not have: %s", e.Rank, e.Op)})
+		p.At(e.Rank, e.Step).Report(nil, nil, "rank %d recorded an operation that the drill does not have: %s", e.Rank, e.Op)
 	}
 }
 
@@ -243,8 +243,7 @@ func agreed(p *contract.Pass) {
 		}
 		p.Saw(1)
 		if !strings.Contains(e.Text, names.Mismatch) {
-			p.Report(contract.Finding{Rank: rank, Step: 0, Index: -1, Got: e.Text, Want: names.Mismatch,
-				Message: fmt.Sprintf("rank %d was not told that the ranks called %s with different sizes", rank, e.Op)})
+			p.At(rank, 0).Report(e.Text, names.Mismatch, "rank %d was not told that the ranks called %s with different sizes", rank, e.Op)
 		}
 	}
 }

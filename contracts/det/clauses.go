@@ -152,8 +152,7 @@ func other(p *contract.Pass) {
 		}
 		p.Saw(1)
 		if *x.Digest == *y.Digest {
-			p.Report(contract.Finding{Rank: -1, Step: -1, Tensor: t.Name, Index: -1,
-				Message: fmt.Sprintf("initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+			p.At(-1, -1).Of(t.Name).Report(nil, nil, "initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
 	for step := range a.Config.Steps {
@@ -165,8 +164,7 @@ func other(p *contract.Pass) {
 		}
 		p.Saw(1)
 		if x == y {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: y.String(),
-				Message: fmt.Sprintf("the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+			p.At(-1, step).Report(y.String(), nil, "the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
 }
@@ -204,8 +202,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 		if coef, ok := r.Scalar(0, step, trace.Coef); ok {
 			p.Saw(1)
 			if want := slices.Contains(g.Clipped, step); (coef.Value < 1) != want {
-				p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: fmt.Sprint(coef.Value < 1), Want: fmt.Sprint(want),
-					Message: "the gradient is clipped in another step than in the golden run"})
+				p.At(-1, step).Report(coef.Value < 1, want, "the gradient is clipped in another step than in the golden run")
 			}
 		}
 		f, err := spec.FingerprintAt(r.History, step)
@@ -215,8 +212,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 		}
 		p.Saw(1)
 		if f != g.Steps[step] {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: f.String(), Want: g.Steps[step].String(),
-				Message: fmt.Sprintf("the %s of golden run %s differs", differing(f, g.Steps[step]), g.Name)})
+			p.At(-1, step).Report(f.String(), g.Steps[step].String(), "the %s of golden run %s differs", differing(f, g.Steps[step]), g.Name)
 			return
 		}
 	}

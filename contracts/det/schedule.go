@@ -1,7 +1,6 @@
 package det
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -35,15 +34,12 @@ func scheduled(p *contract.Pass) {
 	}
 	for step, want := range s.Rates {
 		for rank := range r.Header.World {
-			p.Expect(1)
 			e, ok := r.Scalar(rank, step, trace.LR)
-			if !ok {
+			if !p.Found(ok) {
 				continue
 			}
-			p.Saw(1)
 			if float64(e.Value) != want {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the learning rate of rank %d is not the recorded one of schedule %s", rank, name)})
+				p.At(rank, step).Report(float64(e.Value), want, "the learning rate of rank %d is not the recorded one of schedule %s", rank, name)
 			}
 		}
 	}

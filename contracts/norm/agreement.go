@@ -32,8 +32,7 @@ func agreed(p *contract.Pass) {
 			other := fmt.Sprintf("is not that of rank %d", first[0].Rank)
 			report := func(what string, got, want trace.Float, why string) {
 				if !equal(float64(got), float64(want)) {
-					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got)), Want: fmt.Sprint(float64(want)),
-						Message: fmt.Sprintf("the %s of rank %d %s", what, rank, why)})
+					p.At(rank, step).Report(float64(got), float64(want), "the %s of rank %d %s", what, rank, why)
 				}
 			}
 			report("norm", norm.Value, first[0].Value, other)
@@ -80,8 +79,7 @@ func measured(p *contract.Pass) {
 			}
 			p.Saw(1)
 			if float64(got.Value) != want {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the norm of rank %d is not that of %s", rank, how)})
+				p.At(rank, step).Report(float64(got.Value), want, "the norm of rank %d is not that of %s", rank, how)
 			}
 		}
 	}

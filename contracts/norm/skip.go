@@ -20,12 +20,10 @@ func decided(p *contract.Pass) {
 	}
 	held := r.Held()
 	for step := range r.Config.Steps {
-		p.Expect(1)
 		steps, known := finite(r, step)
-		if !known {
+		if !p.Found(known) {
 			continue
 		}
-		p.Saw(1)
 		for rank := range r.Header.World {
 			p.Expect(1)
 			before, ok1 := counter(r, rank, step-1)
@@ -36,7 +34,7 @@ func decided(p *contract.Pass) {
 			}
 			p.Saw(1)
 			says := func(got, want any, format string) {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want), Message: fmt.Sprintf(format, rank)})
+				p.At(rank, step).Report(got, want, format, rank)
 			}
 			switch x := float64(norm.Value); {
 			case steps && after != before+1:
@@ -107,12 +105,10 @@ func resumed(p *contract.Pass) {
 	taken, captured := 0, c.Control.Config.Evidence.Capture
 	for step := range c.Test.Config.Steps {
 		c.State(step, nil)
-		p.Expect(1)
 		steps, known := finite(c.Test, step)
-		if !known {
+		if !p.Found(known) {
 			return
 		}
-		p.Saw(1)
 		if captured && !recomputed(p, c.Control, step, taken) {
 			return
 		}
@@ -131,15 +127,12 @@ func resumed(p *contract.Pass) {
 // them.
 func counts(p *contract.Pass, r *evidence.Run, rank, step int, want map[string]float64) {
 	for _, what := range []string{trace.LR, trace.Counter} {
-		p.Expect(1)
 		e, ok := r.Scalar(rank, step, what)
-		if !ok {
+		if !p.Found(ok) {
 			continue
 		}
-		p.Saw(1)
 		if float64(e.Value) != want[what] {
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want[what]),
-				Message: fmt.Sprintf("%s of rank %d does not follow from the steps that were taken", what, rank)})
+			p.At(rank, step).Report(float64(e.Value), want[what], "%s of rank %d does not follow from the steps that were taken", what, rank)
 		}
 	}
 }
@@ -232,19 +225,18 @@ func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]e
 	p.Saw(len(seen))
 	for at := range want {
 		if _, ok := got[at]; !ok && seen[at] {
-			p.Report(contract.Finding{Rank: -1, Step: step, Tensor: at.tensor, Index: -1,
-				Message: fmt.Sprintf("the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)})
+			p.At(-1, step).Of(at.tensor).Report(nil, nil,
+				"the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)
 		}
 	}
 	for at, rank := range got {
 		if _, ok := want[at]; !ok {
-			p.Report(contract.Finding{Rank: rank, Step: step, Tensor: at.tensor, Index: -1,
-				Message: fmt.Sprintf("rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)})
+			p.At(rank, step).Of(at.tensor).Report(nil, nil,
+				"rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)
 		}
 	}
 	if steps, _ := finite(control, step); !steps && len(want) == 0 {
-		p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
-			Message: "the reduced gradient is not finite, and no logical worker's gradient shows where that began"})
+		p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
 	}
 }
 

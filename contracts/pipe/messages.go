@@ -73,8 +73,8 @@ func shaped(p *contract.Pass) {
 			}
 			p.Saw(1)
 			if e.Lo != rows || e.Hi != int64(m.Hidden) || e.Count != rows*int64(m.Hidden) {
-				p.Report(contract.Finding{Rank: e.Rank, Step: k.step, Index: -1, Got: fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), Want: fmt.Sprintf("%dx%d", rows, m.Hidden),
-					Message: fmt.Sprintf("%s of the %s message of micro-batch %d at boundary %d on rank %d has not the shape of the micro-batch", e.Op, k.what, k.micro, k.boundary, e.Rank)})
+				p.At(e.Rank, k.step).Report(fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), fmt.Sprintf("%dx%d", rows, m.Hidden),
+					"%s of the %s message of micro-batch %d at boundary %d on rank %d has not the shape of the micro-batch", e.Op, k.what, k.micro, k.boundary, e.Rank)
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func delivered(p *contract.Pass) {
 		}
 		p.Saw(1)
 		if got, want := both.received, both.sent; *got.Digest != *want.Digest || got.Digest.NonFinite > 0 {
-			p.Report(contract.Finding{Rank: got.Rank, Step: k.step, Index: -1, Got: got.Digest.String(), Want: want.Digest.String(),
-				Message: fmt.Sprintf("rank %d received another %s message of micro-batch %d at boundary %d than rank %d sent", got.Rank, k.what, k.micro, k.boundary, want.Rank)})
+			p.At(got.Rank, k.step).Report(got.Digest.String(), want.Digest.String(),
+				"rank %d received another %s message of micro-batch %d at boundary %d than rank %d sent", got.Rank, k.what, k.micro, k.boundary, want.Rank)
 		}
 	}
 }

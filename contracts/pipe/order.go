@@ -131,8 +131,7 @@ func follows(p *contract.Pass, rank, step int, got, want []schedule.Action) {
 			if next < len(want) {
 				should = want[next].String()
 			}
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: a.String(), Want: should,
-				Message: fmt.Sprintf("action %d of rank %d is %v; by the plan's schedule it is %s", i, rank, a, should)})
+			p.At(rank, step).Report(a.String(), should, "action %d of rank %d is %v; by the plan's schedule it is %s", i, rank, a, should)
 			return
 		}
 		next = at + 1
@@ -143,19 +142,16 @@ func follows(p *contract.Pass, rank, step int, got, want []schedule.Action) {
 // sound checks the schedule as it was run: dependencies, and that it ends
 // although every send waits for its receiver.
 func sound(p *contract.Pass, first, step int, ran [][][]schedule.Action, plan schedule.Schedule) {
-	p.Expect(1)
 	s, ok := asRun(ran, plan, step)
-	if !ok {
+	if !p.Found(ok) {
 		return
 	}
-	p.Saw(1)
 	err := schedule.Check(s)
 	if err == nil {
 		_, err = schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
 	}
 	if err != nil {
-		p.Report(contract.Finding{Rank: first, Step: step, Index: -1,
-			Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran is wrong: %v", first, err)})
+		p.At(first, step).Report(nil, nil, "the schedule that the pipeline of rank %d ran is wrong: %v", first, err)
 	}
 }
 
@@ -178,8 +174,8 @@ func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Sche
 	for e := range r.Events(rank, trace.KindLive) {
 		p.Saw(1)
 		if e.Count > int64(bound) {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprintf("at most %d", bound),
-				Message: fmt.Sprintf("stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)})
+			p.At(rank, e.Step).Report(e.Count, fmt.Sprintf("at most %d", bound),
+				"stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)
 		}
 	}
 }
@@ -206,8 +202,8 @@ func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedu
 		}
 		p.Saw(1)
 		if e.Bytes > most || e.Bytes == 0 {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Bytes), Want: fmt.Sprintf("at most %d", most),
-				Message: fmt.Sprintf("stage %d allocated %d bytes for activations, %s needs %d", r.At(rank).PP, e.Bytes, plan.Name, most)})
+			p.At(rank, e.Step).Report(e.Bytes, fmt.Sprintf("at most %d", most),
+				"stage %d allocated %d bytes for activations, %s needs %d", r.At(rank).PP, e.Bytes, plan.Name, most)
 		}
 	}
 }
@@ -247,18 +243,15 @@ func idle(p *contract.Pass) {
 	for _, ranks := range pipelines(r) {
 		ran := lists(r, ranks)
 		for step := range r.Config.Steps {
-			p.Expect(1)
 			s, complete := asRun(ran, plan, step)
-			if !complete {
+			if !p.Found(complete) {
 				continue
 			}
-			p.Saw(1)
 			sim, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
 			if err != nil || sim.Finish != want {
 				f := plan.Figures()
-				p.Report(contract.Finding{Rank: ranks[0], Step: step, Index: -1, Got: fmt.Sprint(sim.Finish), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)",
-						ranks[0], sim.Finish, sim.IdleShare(), want, f.IdleShare, f.Overhead, err)})
+				p.At(ranks[0], step).Report(sim.Finish, want,
+					"the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)", ranks[0], sim.Finish, sim.IdleShare(), want, f.IdleShare, f.Overhead, err)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package pipe
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -86,21 +85,20 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.micro, b.micro), cmp.Compare(a.unit, b.unit), cmp.Compare(a.what, b.what))
 	})
 	for _, k := range alien {
-		p.Report(contract.Finding{Rank: found[k][0], Step: k.step, Index: -1, Tensor: k.unit,
-			Message: fmt.Sprintf("%s pass of %s over micro-batch %d, which no stage of the plan has, on ranks %v", k.what, k.unit, k.micro, found[k])})
+		p.At(found[k][0], k.step).Of(k.unit).Report(nil, nil,
+			"%s pass of %s over micro-batch %d, which no stage of the plan has, on ranks %v", k.what, k.unit, k.micro, found[k])
 	}
 }
 
 // onStage judges who ran one unit. Where the owner ran other units of the pass,
 // this one is missing in the run and not merely in the evidence.
 func onStage(p *contract.Pass, k pass, owner int, ranks []int, others bool) {
-	p.Expect(1)
-	p.Saw(min(1, len(ranks)))
+	p.Count(1, len(ranks))
 	if len(ranks) == 0 && !others || len(ranks) == 1 && ranks[0] == owner {
 		return
 	}
-	p.Report(contract.Finding{Rank: owner, Step: k.step, Index: -1, Tensor: k.unit, Got: fmt.Sprint(ranks), Want: fmt.Sprint([]int{owner}),
-		Message: fmt.Sprintf("%s pass of %s over micro-batch %d ran on ranks %v; the plan gives the unit to rank %d alone", k.what, k.unit, k.micro, ranks, owner)})
+	p.At(owner, k.step).Of(k.unit).Report(ranks, []int{owner},
+		"%s pass of %s over micro-batch %d ran on ranks %v; the plan gives the unit to rank %d alone", k.what, k.unit, k.micro, ranks, owner)
 }
 
 // held checks that a parameter's initial weights lie on its stage alone. The
@@ -116,8 +114,7 @@ func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name st
 			continue
 		}
 		if stage := r.At(rank).PP; !stages[stage] {
-			p.Report(contract.Finding{Rank: rank, Step: -1, Index: -1, Tensor: name,
-				Message: fmt.Sprintf("rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)})
+			p.At(rank, -1).Of(name).Report(nil, nil, "rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)
 		}
 	}
 	for stage := range stages {

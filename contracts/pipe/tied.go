@@ -81,8 +81,8 @@ func exchanged(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64, st
 		p.Saw(1)
 		whole := r.Config.Plan.Zero == 0
 		if whole && !slices.Equal(side.got, []int64{want}) || !whole && !slices.Equal(side.got, sent) && ended(r, from, step) {
-			p.Report(contract.Finding{Rank: side.rank, Step: step, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(side.got), Want: fmt.Sprint([]int64{want}),
-				Message: fmt.Sprintf("%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, side.rank, side.got, want)})
+			p.At(side.rank, step).Of(model.EmbedName).Report(side.got, []int64{want},
+				"%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, side.rank, side.got, want)
 		}
 	}
 }
@@ -127,6 +127,6 @@ func untied(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64) {
 		}
 	}
 	for k := range moved {
-		p.Report(contract.Finding{Rank: k.rank, Step: k.step, Index: -1, Message: fmt.Sprintf("rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)})
+		p.At(k.rank, k.step).Report(nil, nil, "rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)
 	}
 }

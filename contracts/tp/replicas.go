@@ -1,7 +1,6 @@
 package tp
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -57,8 +56,8 @@ func copies(p *contract.Pass, c *compare.Comparison, name string) {
 		heads := shard.TensorParallel{Rank: x.At.TP, Size: size, Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim}.KVHeadRange()
 		width := int64(x.Param.Rows*x.Param.Cols) / int64(m.KVHeads)
 		if want := int64(heads.Len()) * width; x.Event.Count != want {
-			p.Report(contract.Finding{Rank: x.Rank, Step: -1, Index: -1, Tensor: name, Got: fmt.Sprint(x.Event.Count), Want: fmt.Sprint(want),
-				Message: fmt.Sprintf("rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)})
+			p.At(x.Rank, -1).Of(name).Report(x.Event.Count, want,
+				"rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)
 		}
 	}
 }

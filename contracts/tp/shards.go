@@ -1,8 +1,6 @@
 package tp
 
 import (
-	"fmt"
-
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -46,7 +44,7 @@ func tiled(p *contract.Pass, c *compare.Comparison, name string) {
 		row, col = q.R.Hi, q.C.Hi
 	}
 	if len(parts) == 0 || row != parts[0].Param.Rows || col != parts[0].Param.Cols {
-		p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Tensor: name, Message: "the slices of the plan do not tile the parameter"})
+		p.At(-1, -1).Of(name).Report(nil, nil, "the slices of the plan do not tile the parameter")
 	}
 }
 
@@ -62,15 +60,13 @@ func vocabulary(p *contract.Pass, c *compare.Comparison) {
 		if c.Test.Config.Plan.Zero == 3 {
 			continue // a rank has a share of its slice; their sum is judged
 		}
-		p.Expect(1)
 		e, ok := c.Test.Digest(h.Rank, -1, trace.Weight, model.EmbedName, 0)
-		if !ok {
+		if !p.Found(ok) {
 			continue
 		}
-		p.Saw(1)
 		if e.Count != want {
-			p.Report(contract.Finding{Rank: h.Rank, Step: -1, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),
-				Message: fmt.Sprintf("rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)})
+			p.At(h.Rank, -1).Of(model.EmbedName).Report(e.Count, want,
+				"rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)
 		}
 	}
 }
@@ -100,8 +96,7 @@ func refusals(p *contract.Pass, r *evidence.Run) {
 		}
 		p.Saw(1)
 		if (err == nil) != bad.fits {
-			p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Got: fmt.Sprint(err),
-				Message: fmt.Sprintf("sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)})
+			p.At(-1, -1).Report(err, nil, "sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)
 		}
 	}
 }

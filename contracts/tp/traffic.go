@@ -2,7 +2,6 @@ package tp
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -54,8 +53,7 @@ func kvRanks(r *evidence.Run, rank int) []int {
 
 func sameRanks(p *contract.Pass, e trace.Event, want []int) {
 	if got := slices.Sorted(slices.Values(e.Ranks)); !slices.Equal(got, want) {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Tensor: e.Unit, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("rank %d reduced over ranks %v, not %v", e.Rank, got, want)})
+		p.At(e.Rank, e.Step).Of(e.Unit).Report(got, want, "rank %d reduced over ranks %v, not %v", e.Rank, got, want)
 	}
 }
 
@@ -186,9 +184,8 @@ func (t *ledger) one(group names.Axis, k pass, ops []trace.Event, want []int64) 
 		got = append(got, e.Count)
 	}
 	if !slices.Equal(got, want) {
-		t.p.Report(contract.Finding{Rank: t.rank, Step: k.step, Index: -1, Tensor: k.unit, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("%s pass of %s, micro-batch %d: rank %d made %d all-reduces in group %s, the plan implies %d",
-				k.what, k.unit, k.micro, t.rank, len(got), group, len(want))})
+		t.p.At(t.rank, k.step).Of(k.unit).Report(got, want,
+			"%s pass of %s, micro-batch %d: rank %d made %d all-reduces in group %s, the plan implies %d", k.what, k.unit, k.micro, t.rank, len(got), group, len(want))
 	}
 }
 
@@ -235,8 +232,7 @@ func modelled(p *contract.Pass, r *evidence.Run, first int, k microKey, sequence
 		return
 	}
 	if want := int64(cost.WireBytes()); got != want {
-		p.Report(contract.Finding{Rank: first, Step: k.step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, the cost model says %d (%d all-reduces of %d bytes)",
-				k.micro, got, first, want, cost.AllReduces(), cost.BytesPerAllReduce)})
+		p.At(first, k.step).Report(got, want,
+			"the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, the cost model says %d (%d all-reduces of %d bytes)", k.micro, got, first, want, cost.AllReduces(), cost.BytesPerAllReduce)
 	}
 }
