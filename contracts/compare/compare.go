@@ -43,7 +43,7 @@ func Open(p *contract.Pass) (c *Comparison, ok bool) {
 // Part is Open for clauses that judge by bounds what the plan does not promise;
 // something of the two runs must be equal.
 func Part(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = open(p); !ok {
+	if c, ok = Read(p); !ok {
 		return nil, false
 	}
 	test, control := c.Test.Config.Plan, c.Control.Config.Plan
@@ -51,13 +51,7 @@ func Part(p *contract.Pass) (c *Comparison, ok bool) {
 		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
 		return nil, false
 	}
-	c.Same = test.SameBits(control, c.Test.Config.Model)
-	switch {
-	case c.Same:
-		c.Equal = c.Test.Config.Steps
-	case test.CanonicalActivations():
-		c.Equal = 1
-	default:
+	if c.Equal == 0 {
 		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
 		return nil, false
 	}
@@ -66,24 +60,28 @@ func Part(p *contract.Pass) (c *Comparison, ok bool) {
 
 // Pair reads the test run and the single worker, whatever the plan promises.
 func Pair(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = open(p); !ok {
+	if c, ok = Read(p); !ok {
 		return nil, false
 	}
 	if c.Control.Header.World != 1 {
 		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
 		return nil, false
 	}
-	if c.Same = c.Test.Exact(); c.Same {
-		c.Equal = c.Test.Config.Steps
-	}
 	return c, true
 }
 
-func open(p *contract.Pass) (*Comparison, bool) {
+// Read reads the test run and its control, whatever the plans. The pass doubts
+// and ok is false where one is missing or they are of different tasks.
+func Read(p *contract.Pass) (c *Comparison, ok bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}
+	return With(p, test)
+}
+
+// With is Read where the test run is read already.
+func With(p *contract.Pass, test *evidence.Run) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
 		return nil, false
@@ -92,7 +90,14 @@ func open(p *contract.Pass) (*Comparison, bool) {
 		p.Doubt("%v", err)
 		return nil, false
 	}
-	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}, true
+	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
+	switch {
+	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
+		c.Same, c.Equal = true, test.Config.Steps
+	case test.Config.Plan.CanonicalActivations():
+		c.Equal = 1
+	}
+	return c, true
 }
 
 // Gradients compares, in every step in which they must be equal, the named
@@ -102,18 +107,11 @@ func open(p *contract.Pass) (*Comparison, bool) {
 // nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {
 	for step := range c.Equal {
-		for w := range c.Test.Workers {
-			if !c.Test.Busy(w) || !c.Test.Config.Evidence.Workers {
-				continue
-			}
-			for _, t := range c.Test.Sources {
-				if names == nil || names(t.Name) {
-					c.tensor(step, trace.WorkerGrad, t.Name, w)
-				}
-			}
+		for w := range c.Test.Graded() {
+			c.tensors(evidence.Named(c.Test.Sources, names), step, trace.WorkerGrad, w)
 		}
 		if c.Same {
-			c.params(step, trace.Grad, names)
+			c.tensors(evidence.Named(c.Test.Params, names), step, trace.Grad, 0)
 		}
 	}
 	if !c.Same {
@@ -135,15 +133,13 @@ func (c *Comparison) States(names func(string) bool) {
 // State compares the named parameters' weights and moments at a step.
 func (c *Comparison) State(step int, names func(string) bool) {
 	for _, what := range c.Test.State() {
-		c.params(step, what, names)
+		c.tensors(evidence.Named(c.Test.Params, names), step, what, 0)
 	}
 }
 
-func (c *Comparison) params(step int, what string, names func(string) bool) {
-	for _, t := range c.Test.Params {
-		if names == nil || names(t.Name) {
-			c.tensor(step, what, t.Name, 0)
-		}
+func (c *Comparison) tensors(all []evidence.Tensor, step int, what string, worker int) {
+	for _, t := range all {
+		c.tensor(step, what, t.Name, worker)
 	}
 }
 
@@ -252,8 +248,7 @@ func (d *difference) one(x, first evidence.Copy, want trace.Event) {
 
 func (d *difference) report(rank int, got, want trace.Event, message string) {
 	d.found++
-	f := contract.Finding{Rank: rank, Step: d.step, Tensor: d.name, Message: d.title + " " + message}
-	d.p.Report(d.Test.Fill(f, got, want))
+	d.Test.Report(d.p.At(rank, d.step).Of(d.name), got, want, "%s %s", d.title, message)
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
@@ -267,29 +262,20 @@ func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
 			}
 			for rank := range c.Test.Header.World {
 				if on == nil || on(rank) {
-					c.scalar(step, rank, what)
+					c.Scalar(step, rank, 0, what, "differs from the control's")
 				}
 			}
 		}
 	}
 }
 
-func (c *Comparison) scalar(step, rank int, what string) {
-	c.p.Expect(1)
+// Scalar compares a rank's scalar with that of a rank of the control. differs
+// says in a finding what is wrong with it.
+func (c *Comparison) Scalar(step, rank, control int, what, differs string) {
 	got, ok := c.Test.Scalar(rank, step, what)
-	want, has := c.Control.Scalar(0, step, what)
-	if !ok || !has {
-		return
-	}
-	c.p.Saw(1)
-	if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
-		c.p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-			Message: fmt.Sprintf("%s of rank %d differs from the control's", what, rank)})
-	}
+	want, has := c.Control.Scalar(control, step, what)
+	evidence.CompareScalar(c.p.At(rank, step), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
 }
 
-// LastStage reports whether a rank is on the last pipeline stage, which alone
-// has the loss.
-func (c *Comparison) LastStage(rank int) bool {
-	return c.Test.At(rank).PP == c.Test.Config.Plan.PP-1
-}
+// LastStage reports whether a rank of the test run is on the last stage.
+func (c *Comparison) LastStage(rank int) bool { return c.Test.LastStage(rank) }

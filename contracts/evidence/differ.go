@@ -56,9 +56,8 @@ func Bits(b uint32) string {
 // found when they descended to it, else the two digests.
 func (r *Run) Fill(f contract.Finding, got, want trace.Event) contract.Finding {
 	f.Index = -1
-	if i := firstDifference(got.Data, want.Data); i >= 0 {
-		f.Index, f.Got, f.Want = int64(i), Bits(kernels.Bits(got.Data[i])), Bits(kernels.Bits(want.Data[i]))
-		return f
+	if i := FirstDifference(got.Data, want.Data); i >= 0 {
+		return element(f, i, got.Data, want.Data)
 	}
 	for e := range r.Events(f.Rank, trace.KindDiff) {
 		if e.Step == f.Step && e.Tensor == f.Tensor && (e.What == "" || e.What == got.What) {
@@ -70,7 +69,14 @@ func (r *Run) Fill(f contract.Finding, got, want trace.Event) contract.Finding {
 	return f
 }
 
-func firstDifference(a, b []float32) int {
+func element(f contract.Finding, i int, got, want []float32) contract.Finding {
+	f.Index, f.Got, f.Want = int64(i), Bits(kernels.Bits(got[i])), Bits(kernels.Bits(want[i]))
+	return f
+}
+
+// FirstDifference is the first element whose bits differ, of those that both
+// have; -1 where there is none.
+func FirstDifference(a, b []float32) int {
 	for i := range min(len(a), len(b)) {
 		if kernels.Bits(a[i]) != kernels.Bits(b[i]) {
 			return i

@@ -38,6 +38,12 @@ func (r *Run) Report(at contract.At, got, want trace.Event, format string, args 
 	at.Pass.Report(r.Fill(at.Finding(nil, nil, format, args...), got, want))
 }
 
+// ReportElement adds a finding about element i of got, which should have had the
+// bits of want.
+func ReportElement(at contract.At, i int, got, want []float32, format string, args ...any) {
+	at.Pass.Report(element(at.Finding(nil, nil, format, args...), i, got, want))
+}
+
 // CompareScalar expects one piece of evidence, found if ok: a scalar, which must
 // have the bits of want. NaN differs from NaN.
 func CompareScalar(at contract.At, ok bool, got, want trace.Event, format string, args ...any) {

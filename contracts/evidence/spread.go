@@ -69,7 +69,7 @@ func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
 		case e.Count == int64(h.Param.Len()):
 			out = append(out, Copy{h, e})
 		case shared:
-			out[i].Event = add(out[i].Event, e)
+			out[i].Event = Add(out[i].Event, e)
 		default:
 			shares[at] = len(out)
 			out = append(out, Copy{h, e})
@@ -117,7 +117,7 @@ func BySlice(copies []Copy) [][]Copy {
 func Whole(groups [][]Copy) trace.Event {
 	var sum trace.Event
 	for _, g := range groups {
-		sum = add(sum, g[0].Event)
+		sum = Add(sum, g[0].Event)
 	}
 	return sum
 }

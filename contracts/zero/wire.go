@@ -13,17 +13,9 @@ import (
 )
 
 // moved is clause 6: bytes on the wire per step equal the stage's formula.
-func moved(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
-	for rank := range r.Header.World {
-		group := r.Config.Plan.Dims().Group(rank, names.DP)
-		if group[0] != rank {
-			continue
-		}
-		want, err := traffic(r, rank)
+func moved(p *contract.Pass, r *evidence.Run) {
+	for _, group := range r.Groups() {
+		want, err := traffic(r, group[0])
 		if err != nil {
 			p.Doubt("%v", err)
 			return
@@ -64,8 +56,8 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 	total, moved, byOp, movedByOp := int64(0), int64(0), map[string]int64{}, map[string]int64{}
 	for _, rank := range group {
 		found := false
-		for e := range r.Events(rank, trace.KindComm) {
-			if e.Step == step && e.Group == names.DP {
+		for e := range r.In(step, rank, trace.KindComm) {
+			if e.Group == names.DP {
 				found = true
 				total += e.Bytes
 				moved += e.Moved
@@ -78,8 +70,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 		}
 	}
 	report := func(what string, got int64, byOp map[string]int64) {
-		p.Report(contract.Finding{Rank: group[0], Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("%s of ranks %v %d bytes (%s), the formula gives %d", what, group, got, parcels(byOp), want)})
+		p.At(group[0], step).Report(got, want, "%s of ranks %v %d bytes (%s), the formula gives %d", what, group, got, parcels(byOp), want)
 	}
 	p.Saw(1)
 	if total != want {
