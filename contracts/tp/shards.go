@@ -1,6 +1,8 @@
 package tp
 
 import (
+	"fmt"
+
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -80,7 +82,7 @@ func refusals(p *contract.Pass, r *evidence.Run) {
 			err = plan.Validate(c, r.Config.Sequences)
 		}
 		if p.Count(1, 1); (err == nil) != bad.fits {
-			p.At(-1, -1).Report(err, nil, "sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)
+			p.At(-1, -1).Report(fmt.Sprint(err), nil, "sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)
 		}
 	}
 }

@@ -56,10 +56,8 @@ func traffic(p *contract.Pass, r *evidence.Run) {
 		reduced(p, r, rank, names.TP, r.Config.Plan.Dims().Group(rank, names.TP))
 		reduced(p, r, rank, names.KV, kvRanks(r, rank))
 	}
-	for rank := range r.Header.World {
-		if r.At(rank).TP == 0 {
-			bytes(p, r, rank)
-		}
+	for _, group := range r.Along(names.TP) {
+		bytes(p, r, group)
 	}
 }
 
@@ -137,11 +135,12 @@ func reduced(p *contract.Pass, r *evidence.Run, rank int, group names.Axis, rank
 }
 
 // bytes holds the bytes that a tensor-parallel group sent for its blocks in each
-// micro-batch against the cost model. first is the group's lowest rank. What is
-// not recorded by all its ranks is not judged.
-func bytes(p *contract.Pass, r *evidence.Run, first int) {
-	sent, missing, layers := map[evidence.MicroBatch]int64{}, map[evidence.MicroBatch]bool{}, 0
-	for _, rank := range r.Config.Plan.Dims().Group(first, names.TP) {
+// micro-batch against the cost model. What is not recorded by all its ranks is not
+// judged.
+func bytes(p *contract.Pass, r *evidence.Run, group []int) {
+	first, layers := group[0], 0
+	sent, missing := map[evidence.MicroBatch]int64{}, map[evidence.MicroBatch]bool{}
+	for _, rank := range group {
 		found, steps := sums(r, rank, names.TP)
 		for _, k := range passes(r, rank) {
 			if !isBlock(k.Unit) {
