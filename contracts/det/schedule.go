@@ -13,11 +13,7 @@ import (
 const SchedulePrefix = "schedule "
 
 // scheduled is clause 5: every rank has the recorded learning rate in every step.
-func scheduled(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func scheduled(p *contract.Pass, r *evidence.Run) {
 	name, ok := strings.CutPrefix(p.Case, SchedulePrefix)
 	if !ok {
 		p.Doubt("case %q runs no recorded schedule", p.Case)
@@ -35,12 +31,8 @@ func scheduled(p *contract.Pass) {
 	for step, want := range s.Rates {
 		for rank := range r.Header.World {
 			e, ok := r.Scalar(rank, step, trace.LR)
-			if !p.Found(ok) {
-				continue
-			}
-			if float64(e.Value) != want {
-				p.At(rank, step).Report(float64(e.Value), want, "the learning rate of rank %d is not the recorded one of schedule %s", rank, name)
-			}
+			contract.Compare(p.At(rank, step), ok, float64(e.Value), want,
+				"the learning rate of rank %d is not the recorded one of schedule %s", rank, name)
 		}
 	}
 }

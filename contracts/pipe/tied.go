@@ -40,7 +40,8 @@ type exchange struct {
 func exchanges(r *evidence.Run) map[exchange][]int64 {
 	out := map[exchange][]int64{}
 	for e := range r.All {
-		if e.Kind == trace.KindComm && e.Group == names.PP && (e.Unit == names.TiedGradient || e.Unit == names.TiedWeight) && e.Text == "" {
+		tied := e.Unit == names.TiedGradient || e.Unit == names.TiedWeight
+		if e.Kind == trace.KindComm && e.Group == names.PP && tied && e.Text == "" {
 			k := exchange{e.Step, e.Rank, e.Unit, e.Op}
 			out[k] = append(out[k], e.Count)
 		}
