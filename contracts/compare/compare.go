@@ -28,66 +28,28 @@ type Comparison struct {
 	control map[string][]evidence.Holding
 }
 
-// Open reads the test run and its control. The pass doubts and ok is false where
-// one is missing, they are of different tasks, or the plan does not promise the
-// control's bits.
+// Open reads the test run and its control, which has the whole model on every
+// rank. The pass doubts and ok is false where one is missing, they are of
+// different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
-	c, ok = Part(p)
-	if ok && !c.Same {
-		p.Doubt("plan %s does not promise the bits of %s", c.Test.Config.Plan, c.Control.Config.Plan)
-		return nil, false
-	}
-	return c, ok
-}
-
-// Part is Open for clauses that judge by bounds what the plan does not promise;
-// something of the two runs must be equal.
-func Part(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = Read(p); !ok {
-		return nil, false
-	}
-	test, control := c.Test.Config.Plan, c.Control.Config.Plan
-	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
-		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
-		return nil, false
-	}
-	if c.Equal == 0 {
-		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
-		return nil, false
-	}
-	return c, true
-}
-
-// Pair reads the test run and the single worker, whatever the plan promises.
-func Pair(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = Read(p); !ok {
-		return nil, false
-	}
-	if c.Control.Header.World != 1 {
-		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
-		return nil, false
-	}
-	return c, true
-}
-
-// Read reads the test run and its control, whatever the plans. The pass doubts
-// and ok is false where one is missing or they are of different tasks.
-func Read(p *contract.Pass) (c *Comparison, ok bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}
-	return With(p, test)
+	return With(p, test, func(c *Comparison) error {
+		if err := unsplit(c); err != nil || c.Same {
+			return err
+		}
+		return fmt.Errorf("plan %s does not promise the bits of %s", test.Config.Plan, c.Control.Config.Plan)
+	})
 }
 
-// With is Read where the test run is read already.
-func With(p *contract.Pass, test *evidence.Run) (c *Comparison, ok bool) {
+// With reads the control beside the test run. The pass doubts and ok is false
+// where it is missing, of another task, or fits says why it is not what the clause
+// compares with.
+func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
-		return nil, false
-	}
-	if err := evidence.SameTask(test, control); err != nil {
-		p.Doubt("%v", err)
 		return nil, false
 	}
 	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
@@ -97,12 +59,41 @@ func With(p *contract.Pass, test *evidence.Run) (c *Comparison, ok bool) {
 	case test.Config.Plan.CanonicalActivations():
 		c.Equal = 1
 	}
+	err := evidence.SameTask(test, control)
+	if err == nil {
+		err = fits(c)
+	}
+	if err != nil {
+		p.Doubt("%v", err)
+		return nil, false
+	}
 	return c, true
+}
+
+// unsplit refuses a control without the whole model on every rank, and a plan of
+// which nothing must be equal to it.
+func unsplit(c *Comparison) error {
+	test, control := c.Test.Config.Plan, c.Control.Config.Plan
+	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
+		return fmt.Errorf("the control's plan is %s: want that of %s without stages and slices", control, test)
+	}
+	if c.Equal == 0 {
+		return fmt.Errorf("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
+	}
+	return nil
+}
+
+// single refuses a control of several ranks.
+func single(c *Comparison) error {
+	if n := c.Control.Header.World; n != 1 {
+		return fmt.Errorf("the control run has %d ranks, not one", n)
+	}
+	return nil
 }
 
 // Gradients compares, in every step in which they must be equal, the named
 // tensors' gradients: each logical worker's, before any sum over workers, and the
-// reduced one; where the plan does not promise that one, package onestep judges
+// reduced one; where the plan does not promise that one, package bounded judges
 // the step. names selects from the gradient sources, of which a tied head is one;
 // nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {

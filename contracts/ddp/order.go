@@ -119,7 +119,7 @@ func (g issued) add(p *contract.Pass, c communicator, e trace.Event) {
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
 func (g issued) compare(p *contract.Pass, c communicator) {
-	ranks := evidence.Ranks(g)
+	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
 		contiguous(p, c, rank, g[rank])
 	}

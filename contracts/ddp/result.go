@@ -22,6 +22,6 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	for step := range c.Test.Config.Steps {
 		c.State(step, nil)
 	}
-	c.Scalars(c.Test.LastStage, trace.Loss)
+	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
 }

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -15,7 +16,7 @@ import (
 // holds), and out lists the other ranks, ascending. A copy with elements that
 // are not finite always dissents. The events are by rank.
 func Dissent(copies map[int]trace.Event) (ref int, out []int) {
-	ranks := Ranks(copies)
+	ranks := slices.Sorted(maps.Keys(copies))
 	votes := -1
 	for _, r := range ranks {
 		n := 0
@@ -34,16 +35,6 @@ func Dissent(copies map[int]trace.Event) (ref int, out []int) {
 		}
 	}
 	return ref, out
-}
-
-// Ranks are the keys of a map by rank, ascending.
-func Ranks[T any](m map[int]T) []int {
-	var out []int
-	for r := range m {
-		out = append(out, r)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // Bits writes a float32 as bits and as a decimal.

@@ -201,17 +201,20 @@ func (r *Run) Moments() []string {
 // State names what every replica holds per element: weights and moments.
 func (r *Run) State() []string { return append([]string{trace.Weight}, r.Moments()...) }
 
-// Busy reports whether a logical worker has sequences in every step: worker w
-// takes sequences w, w+W, w+2W, ... of the batch.
-func (r *Run) Busy(worker int) bool { return worker < min(r.Workers, r.Config.Sequences) }
+// Working is the number of logical workers that have sequences in every step, the
+// first ones: worker w takes sequences w, w+W, w+2W, ... of the batch.
+func (r *Run) Working() int { return min(r.Workers, r.Config.Sequences) }
+
+// Busy reports whether a logical worker is one of these.
+func (r *Run) Busy(worker int) bool { return worker < r.Working() }
 
 // Graded is the number of logical workers whose own gradients the run records:
-// those with sequences, which are the first ones.
+// all that have sequences, or none.
 func (r *Run) Graded() int {
 	if !r.Config.Evidence.Workers {
 		return 0
 	}
-	return min(r.Workers, r.Config.Sequences)
+	return r.Working()
 }
 
 // LastStage reports whether a rank is on the last pipeline stage, which alone

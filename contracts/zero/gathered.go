@@ -1,8 +1,6 @@
 package zero
 
 import (
-	"slices"
-
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -45,11 +43,8 @@ func (x *part) uses(p *contract.Pass, r *evidence.Run) {
 	want := x.versions(r)
 	p.Expect(r.Config.Steps * x.passes(r))
 	for e := range r.Events(x.rank, trace.KindGather) {
-		if e.What != names.Use || !x.has(e.Unit) {
-			continue
-		}
 		w, ok := want[version{e.Unit, e.Step - 1}]
-		if !ok || e.Digest == nil {
+		if !ok || e.What != names.Use || e.Digest == nil {
 			continue
 		}
 		p.Saw(1)
@@ -66,11 +61,6 @@ func (x *part) passes(r *evidence.Run) int {
 	return 2 * len(x.layout.Units) * r.Config.Plan.MicroBatches
 }
 
-// has reports whether a unit is one of the part's.
-func (x *part) has(unit string) bool {
-	return slices.ContainsFunc(x.layout.Units, func(u model.Unit) bool { return u.Name == unit })
-}
-
 // version is a unit's weights after a step.
 type version struct {
 	unit string
@@ -80,8 +70,7 @@ type version struct {
 // versions adds up the shards at rest, by unit and step, where all are recorded.
 func (x *part) versions(r *evidence.Run) map[version]trace.Event {
 	out := map[version]trace.Event{}
-	for u := range x.layout.Units {
-		unit := &x.layout.Units[u]
+	for _, unit := range x.layout.Units {
 		for step := -1; step < r.Config.Steps; step++ {
 			var sum trace.Event
 			complete := true

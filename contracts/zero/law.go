@@ -111,8 +111,7 @@ func (x *part) checkLaw(p *contract.Pass, r *evidence.Run, held holdings, step i
 // some were recorded by no rank.
 func (x *part) observed(held holdings, step int, what string) (m shard.BlockMap, seen bool, err error) {
 	m = shard.BlockMap{World: len(x.group), Blocks: slices.Repeat([]int{-1}, len(sizes(&x.layout).Blocks))}
-	for i := range x.cuts {
-		c := &x.cuts[i]
+	for _, c := range x.cuts {
 		who := held.places(x, c, step, what)
 		if len(who) == 0 {
 			return m, false, nil

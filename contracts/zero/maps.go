@@ -93,8 +93,7 @@ func imbalance(loads []uint64) float64 {
 
 // checkOwners judges who holds the optimizer state of each parameter.
 func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held holdings, step int) {
-	for i := range x.cuts {
-		c := &x.cuts[i]
+	for _, c := range x.cuts {
 		var want []int // one rank
 		for place, rank := range x.group {
 			if !c.own(place).Empty() {
@@ -119,7 +118,7 @@ func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held holdings, ste
 func (x *part) recorded(r *evidence.Run, held holdings, step int, what string) bool {
 	for place, rank := range x.group {
 		owns := slices.ContainsFunc(x.cuts, func(c cut) bool { return !c.own(place).Empty() })
-		has := slices.ContainsFunc(x.cuts, func(c cut) bool { return len(held.within(x, &c, rank, step, what)) > 0 })
+		has := slices.ContainsFunc(x.cuts, func(c cut) bool { return len(held.within(x, c, rank, step, what)) > 0 })
 		if owns && !has {
 			return false
 		}

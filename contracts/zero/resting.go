@@ -71,7 +71,7 @@ func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
 			f.phase(e)
 		case trace.KindMemory:
 			if e.What == names.MemWeights {
-				f.end(e, parts)
+				f.end(e)
 			}
 		}
 	}
@@ -128,21 +128,17 @@ func (f *follower) phase(e trace.Event) {
 }
 
 // end is the end of a step: only the shards remain.
-func (f *follower) end(e trace.Event, parts []*part) {
+func (f *follower) end(e trace.Event) {
 	f.p.Saw(1)
 	for _, unit := range slices.Sorted(maps.Keys(f.open)) {
 		f.report(trace.Event{Step: e.Step, Unit: unit}, "is still gathered when the step ends")
 	}
-	want := uint64(0)
-	for _, x := range parts {
-		m, err := x.zero.Memory(x.place)
-		if err != nil {
-			f.p.Doubt("%v", err)
-			return
-		}
-		want += m.Weights
+	formulas, err := memory(f.run, f.rank)
+	if err != nil {
+		f.p.Doubt("%v", err)
+		return
 	}
-	if uint64(e.Count) != want {
+	if want := formulas[names.MemWeights].end; uint64(e.Count) != want {
 		f.p.At(f.rank, e.Step).Report(e.Count, want, "rank %d holds %d bytes of weights at rest, its shard has %d", f.rank, e.Count, want)
 	}
 }

@@ -18,8 +18,8 @@ func sharded(p *contract.Pass, r *evidence.Run) {
 	for _, x := range firsts(r) {
 		for step := -1; step < r.Config.Steps; step++ {
 			for _, what := range shardedState(r, step) {
-				for i := range x.cuts {
-					checkCut(p, r, held, x, &x.cuts[i], step, what)
+				for _, c := range x.cuts {
+					checkCut(p, r, held, x, c, step, what)
 				}
 			}
 		}
@@ -59,7 +59,7 @@ func holdingsOf(r *evidence.Run) holdings {
 }
 
 // places are those in the group whose ranks hold some of a cut.
-func (held holdings) places(x *part, c *cut, step int, what string) []int {
+func (held holdings) places(x *part, c cut, step int, what string) []int {
 	var out []int
 	for place, rank := range x.group {
 		if len(held.within(x, c, rank, step, what)) > 0 {
@@ -70,7 +70,7 @@ func (held holdings) places(x *part, c *cut, step int, what string) []int {
 }
 
 // within joins a rank's ranges within a cut, ascending.
-func (held holdings) within(x *part, c *cut, rank, step int, what string) []shard.Range {
+func (held holdings) within(x *part, c cut, rank, step int, what string) []shard.Range {
 	var found []shard.Range
 	for _, q := range x.params() {
 		for _, h := range held[holding{rank, step, what, q.Name}] {
@@ -98,7 +98,7 @@ type owned struct {
 }
 
 // checkCut judges one sharding unit of one group in one step.
-func checkCut(p *contract.Pass, r *evidence.Run, held holdings, x *part, c *cut, step int, what string) {
+func checkCut(p *contract.Pass, r *evidence.Run, held holdings, x *part, c cut, step int, what string) {
 	finding := func(rank int, got, want any, format string, args ...any) {
 		p.At(rank, step).Report(got, want, "%s of %s: %s", what, c.name, fmt.Sprintf(format, args...))
 	}

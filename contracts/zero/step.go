@@ -1,6 +1,10 @@
 package zero
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -28,14 +32,12 @@ func full(p *contract.Pass, r *evidence.Run) {
 // unsharded reads the control beside the test run: the same task on the same
 // mesh, unsharded.
 func unsharded(p *contract.Pass, test *evidence.Run) (c *compare.Comparison, ok bool) {
-	if c, ok = compare.With(p, test); !ok {
-		return nil, false
-	}
-	if x := c.Control.Config.Plan; x.Zero != 0 || x.Dims() != test.Config.Plan.Dims() || c.Control.Workers != test.Workers {
-		p.Doubt("the control's plan is %s: want that of %s without sharding", x, test.Config.Plan)
-		return nil, false
-	}
-	return c, true
+	return compare.With(p, test, func(c *compare.Comparison) error {
+		if x := c.Control.Config.Plan; x.Zero != 0 || x.Dims() != test.Config.Plan.Dims() || c.Control.Workers != test.Workers {
+			return fmt.Errorf("the control's plan is %s: want that of %s without sharding", x, test.Config.Plan)
+		}
+		return nil
+	})
 }
 
 // states compares the state after every step with the control's, or judges every
@@ -55,7 +57,7 @@ func states(p *contract.Pass, c *compare.Comparison) {
 // workers compares the logical workers' gradients before any sum over workers: a
 // difference here is of the computation, not of the sharding.
 func workers(p *contract.Pass, c *compare.Comparison, step int) {
-	for w := range min(c.Test.Workers, c.Test.Config.Sequences) {
+	for w := range c.Test.Working() {
 		for _, t := range c.Test.Sources {
 			got, ok := total(c.Test, everyone(c.Test), step, trace.WorkerGrad, t.Name, w)
 			want, has := total(c.Control, everyone(c.Control), step, trace.WorkerGrad, t.Name, w)
@@ -98,7 +100,7 @@ func soleHolder(r *evidence.Run, step int, what, tensor string) int {
 // unsharded. The first two are no sums, so every plan promises them.
 func scalars(c *compare.Comparison, step, rank int) {
 	whats := []string{trace.LR, trace.Counter}
-	if c.Same && c.Test.LastStage(rank) {
+	if c.Same && c.LastStage(rank) {
 		whats = append(whats, trace.Loss)
 	}
 	if c.Same {
@@ -109,13 +111,7 @@ func scalars(c *compare.Comparison, step, rank int) {
 	}
 }
 
-func everyone(r *evidence.Run) []int {
-	out := make([]int, r.Header.World)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
+func everyone(r *evidence.Run) []int { return slices.Sorted(maps.Keys(r.Ranks)) }
 
 // total adds up what the given ranks recorded of a tensor, replicas included, so
 // without its elements; the event has the first of these ranks.
