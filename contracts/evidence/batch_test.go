@@ -13,9 +13,9 @@ import (
 )
 
 // The data-parallel ranks' micro-batches are those of all logical workers, each
-// once, and each on the rank that computes its worker.
+// once, on the rank that computes its worker, one worker after the other.
 func TestWorkerOfDealsAll(t *testing.T) {
-	for _, p := range append(plans, "dp=1,microbatches=12", "dp=2,zero=2,microbatches=6", "dp=4,microbatches=3", "dp=3,microbatches=2") {
+	for _, p := range append(plans, "dp=1,microbatches=8", "dp=1,microbatches=12", "dp=2,zero=2,microbatches=6", "dp=4,microbatches=3", "dp=3,microbatches=2") {
 		r := spread(t, p)
 		type part struct{ worker, place int }
 		dealt := map[part]int{}
@@ -25,9 +25,10 @@ func TestWorkerOfDealsAll(t *testing.T) {
 					t.Errorf("%s: rank %d has a micro-batch %d", p, dp, micro)
 				}
 			}
+			walk := r.Config.Plan.RankWorkers(r.Config.Model, dp)
 			for micro := range r.Config.Plan.MicroBatches {
 				worker, place, ok := r.WorkerOf(dp, micro)
-				if !ok || r.Owner(worker) != dp || place >= r.PerWorker() {
+				if !ok || r.Owner(worker) != dp || slices.Index(walk, worker)*r.PerWorker()+place != micro {
 					t.Errorf("%s: micro-batch %d of rank %d is number %d of worker %d, %v", p, micro, dp, place, worker, ok)
 				}
 				dealt[part{worker, place}]++
@@ -94,8 +95,13 @@ func TestAlong(t *testing.T) {
 // What an order holds for equal is one group, in the order in which it came.
 func TestGrouped(t *testing.T) {
 	type x struct{ key, at int }
-	got := evidence.Grouped([]x{{2, 0}, {1, 1}, {2, 2}, {1, 3}, {3, 4}}, func(a, b x) int { return cmp.Compare(a.key, b.key) })
-	want := [][]x{{{1, 1}, {1, 3}}, {{2, 0}, {2, 2}}, {{3, 4}}}
+	var all []x
+	want := make([][]x, 3)
+	for i := range 60 { // more than a sort does in order by chance
+		all = append(all, x{(i + 1) % 3, i})
+		want[(i+1)%3] = append(want[(i+1)%3], all[i])
+	}
+	got := evidence.Grouped(all, func(a, b x) int { return cmp.Compare(a.key, b.key) })
 	if d := gocmp.Diff(want, got, gocmp.AllowUnexported(x{})); d != "" {
 		t.Error(d)
 	}
