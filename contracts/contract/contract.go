@@ -41,12 +41,12 @@ type Clause struct {
 	Says     string // the sentence
 	Class    Class
 	Evidence string // which events it reads
-	// Bounded says how a Bound, or an Exact clause on a plan where exactness
+	// Derivation says how a Bound, or an Exact clause on a plan where exactness
 	// is not on offer, is derived; empty where it never is.
 	Derivation string
-	// Check reads the evidence in p. It first calls p.Expect with the amount of
-	// evidence that the plan implies, then p.Saw for what it found, and
-	// p.Report for each violation.
+	// Check reads the evidence in p: it expects the amount of evidence that the plan
+	// implies, notes what was found and reports each violation. Compare, Found and
+	// Count do so piece by piece; Expect, Saw and Report are what they stand on.
 	Check func(p *Pass)
 }
 
