@@ -1,9 +1,11 @@
 package contracts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -42,9 +44,7 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 		if err != nil {
 			return err
 		}
-		if made != nil {
-			found = made
-		}
+		found = cmp.Or(made, found)
 	}
 	if found != nil {
 		rc.runs[contract.Control] = found
@@ -155,7 +155,8 @@ func (j *judgement) control(ctx context.Context, cfg spec.Config) (*recorded, er
 	}
 	j.controls[key] = nil
 	if err != nil {
-		j.note("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, firstLine(err))
+		firstLine, _, _ := strings.Cut(err.Error(), "\n")
+		j.note("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, firstLine)
 		return nil, nil
 	}
 	j.controls[key] = &recorded{history: h, config: &cfg}
@@ -176,5 +177,5 @@ func (j *judgement) run(ctx context.Context, cfg spec.Config) (*trace.History, e
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return j.o.one(ctx, &job{run: suite.Run{Config: &cfg}})
+	return j.engine.Make(ctx, suite.Run{Config: &cfg})
 }

@@ -50,7 +50,7 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	if err != nil {
 		return nil, &OptionError{err}
 	}
-	j := &judgement{o: &o, dir: dir, env: o.Environment, controls: map[string]*recorded{}}
+	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = dir
 	for _, h := range histories {
 		r := read(h)
@@ -82,17 +82,14 @@ func read(h *trace.History) *recorded {
 	if c, err := spec.Parse(h.Header.Spec); err == nil {
 		r.config = &c
 	}
-	if f := strings.SplitN(h.Header.Case, "/", 2); len(f) == 2 {
-		if i := strings.LastIndex(f[1], "/"); i >= 0 {
-			r.contract, r.name, r.role = f[0], f[1][:i], contract.Role(f[1][i+1:])
-		}
-	}
+	r.contract, r.name, r.role = suite.Tag(h.Header.Case)
 	return r
 }
 
 // judgement is the state of one JudgeHistories.
 type judgement struct {
 	o        *Options
+	engine   *suite.Engine // of controls
 	dir      string
 	all      []*recorded
 	controls map[string]*recorded // made here, by specification; nil where impossible
@@ -195,10 +192,8 @@ func (j *judgement) known(c *suite.Suite, r *recorded) (suite.Case, bool) {
 	}
 	for _, o := range asked {
 		for o.Level = 1; o.Level <= maxLevel; o.Level++ {
-			for _, cs := range c.Cases(o) {
-				if cs.Name == r.name {
-					return cs, true
-				}
+			if cs, ok := c.Find(o, r.name); ok {
+				return cs, true
 			}
 		}
 	}

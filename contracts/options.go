@@ -3,9 +3,8 @@ package contracts
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -18,7 +17,8 @@ import (
 
 const maxLevel = 3
 
-// Options say what to run and what with. Parts.Backend is required.
+// Options say what to run and what with. Parts.Backend is required to run cases;
+// judging histories without one makes no controls.
 type Options struct {
 	suite.Options
 	// Case is the name of the only case to run; empty runs all.
@@ -46,8 +46,6 @@ type Options struct {
 	// Progress is told what runs next; nil for none. It may be called
 	// concurrently.
 	Progress func(what string)
-
-	room *semaphore.Weighted // what is left of Memory while jobs are executed
 }
 
 // OptionError is a mistake in options, found before anything runs.
@@ -72,6 +70,17 @@ func (o *Options) text(name string) (data.Text, error) {
 	return data.Load(name)
 }
 
+// engine makes the histories. Ranks are goroutines already, so two runs fill the
+// gaps of controls with one rank; from level 2 on, one at a time keeps memory to
+// that of a single run.
+func (o *Options) engine() *suite.Engine {
+	width := min(runtime.GOMAXPROCS(0), max(2, runtime.GOMAXPROCS(0)/4))
+	if o.Level > 1 {
+		width = 1
+	}
+	return &suite.Engine{Parts: o.Parts, Text: o.text, Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
+}
+
 // Check fills defaults and refuses options that cannot be run on the contracts,
 // as an *OptionError that names value and rule.
 func (o *Options) Check(cs []*suite.Suite) error {
@@ -81,18 +90,14 @@ func (o *Options) Check(cs []*suite.Suite) error {
 	if o.Text.Bytes == nil {
 		o.Text = data.Default()
 	}
-	err := o.checkValues()
-	if err == nil && len(cs) > 0 {
-		err = o.checkName(cs)
-	}
-	if err != nil {
+	if err := o.checkValues(); err != nil {
 		return &OptionError{err}
 	}
-	concerned, _ := o.concerned(cs)
-	for _, c := range concerned {
-		if err := o.checkCases(c); err != nil {
-			return &OptionError{err}
-		}
+	if len(cs) == 0 {
+		return nil
+	}
+	if err := o.checkRuns(cs); err != nil {
+		return &OptionError{err}
 	}
 	return nil
 }
@@ -107,8 +112,6 @@ func (o *Options) checkValues() error {
 		return fmt.Errorf("steps=%d: must be from 1 to %d", o.Steps, spec.MaxSteps)
 	case o.ExpectRanks < 0 || o.ExpectRanks > plan.MaxRanks:
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
-	case o.Parts.Backend == nil:
-		return errors.New("no backend is given")
 	}
 	name := o.Config
 	if name == "" {
@@ -133,6 +136,23 @@ func (o *Options) checkValues() error {
 // widest is the fixture that every plan which fits a default case fits.
 const widest = "nano"
 
+// checkRuns checks what is needed to run the selected cases of contracts.
+func (o *Options) checkRuns(cs []*suite.Suite) error {
+	if o.Parts.Backend == nil {
+		return errors.New("no backend is given to run on")
+	}
+	if err := o.checkName(cs); err != nil {
+		return err
+	}
+	concerned, _ := o.concerned(cs)
+	for _, c := range concerned {
+		if err := o.checkCases(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkCases validates every training run of a contract's cases with its text.
 func (o *Options) checkCases(c *suite.Suite) error {
 	all := o.Cases(c)
@@ -140,14 +160,11 @@ func (o *Options) checkCases(c *suite.Suite) error {
 		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
 	}
 	for _, cs := range all {
-		for _, role := range roles(cs) {
-			cfg := cs.Runs[role].Config
-			if cfg == nil {
-				continue
-			}
-			err := o.checkConfig(*cfg)
-			if err != nil {
-				return fmt.Errorf("%s, case %s: %w", c.ID, cs.Name, err)
+		for _, role := range cs.Roles() {
+			if cfg := cs.Runs[role].Config; cfg != nil {
+				if err := o.checkConfig(*cfg); err != nil {
+					return fmt.Errorf("%s, case %s: %w", c.ID, cs.Name, err)
+				}
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (o *Options) shown(c *suite.Suite) *contract.Contract {
 	out := *c.Contract
 	out.Clauses = nil
 	for _, cl := range c.Clauses {
-		if slices.ContainsFunc(o.Cases(c), func(cs suite.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, cl.ID) }) {
+		if slices.ContainsFunc(o.Cases(c), func(cs suite.Case) bool { return cs.Shows(cl.ID) }) {
 			out.Clauses = append(out.Clauses, cl)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -19,10 +18,11 @@ import (
 // does not come: some mutants end that way.
 const mutantDeadline = 10 * time.Second
 
-// attempt is one mutant with its runs: the case unbroken and broken.
+// attempt is one mutant with its runs: the case unbroken and broken, nil where the
+// contract has no such case.
 type attempt struct {
 	mutant        suite.Mutant
-	clean, broken *planned
+	clean, broken *suite.Trial
 }
 
 // SelfTest runs every mutant of the contracts and judges it by the clause that
@@ -37,12 +37,24 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
-	var q queue
+	e := o.engine()
 	attempts := map[*suite.Suite][]attempt{}
+	var all []*suite.Trial
 	for _, c := range cs {
-		attempts[c] = q.attempts(c, o.Options)
+		clean := map[string]*suite.Trial{}
+		for _, m := range c.Mutants {
+			if one, ok := c.Find(o.Options, m.On); !ok {
+				attempts[c] = append(attempts[c], attempt{mutant: m})
+				continue
+			} else if clean[m.On] == nil {
+				clean[m.On] = e.Plan(c.ID, one)
+			}
+			a := attempt{m, clean[m.On], clean[m.On].Break(m)}
+			attempts[c] = append(attempts[c], a)
+			all = append(all, a.clean, a.broken)
+		}
 	}
-	if err := o.execute(ctx, q.jobs); err != nil {
+	if err := e.Run(ctx, all...); err != nil {
 		return nil, err
 	}
 	var out []report.Contract
@@ -53,72 +65,9 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 		}
 		out = append(out, one)
 	}
-	env := o.Environment
-	env.Text, env.TextHash = o.Text.Name, o.Text.Hash()
-	r := report.New(env, out)
+	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
 	return r, nil
-}
-
-// attempts queues the unbroken and the broken runs of a contract's mutants.
-func (q *queue) attempts(c *suite.Suite, o suite.Options) []attempt {
-	clean := map[string]*planned{}
-	var out []attempt
-	for _, m := range c.Mutants {
-		all := c.Cases(o)
-		i := slices.IndexFunc(all, func(cs suite.Case) bool { return cs.Name == m.On })
-		if i < 0 {
-			out = append(out, attempt{mutant: m})
-			continue
-		}
-		if clean[m.On] == nil {
-			clean[m.On] = q.plan(c, all[i])
-		}
-		broken := clone(all[i])
-		m.Break(&broken)
-		out = append(out, attempt{m, clean[m.On], q.planBroken(c, m, clean[m.On], broken)})
-	}
-	return out
-}
-
-// planBroken queues the runs of a broken case. The test run is always its own;
-// the others are the unbroken case's unless Break touched them.
-func (q *queue) planBroken(c *suite.Suite, m suite.Mutant, clean *planned, cs suite.Case) *planned {
-	p := &planned{contract: c, cs: cs, jobs: map[contract.Role]*job{}}
-	for _, role := range roles(cs) {
-		r := cs.Runs[role]
-		if role != contract.Test && clean.jobs[role] != nil && untouched(clean.cs.Runs[role], r) {
-			p.jobs[role] = clean.jobs[role]
-			continue
-		}
-		r.Key = ""
-		j := q.add(fmt.Sprintf("%s, mutant %s, %s run", c.ID, m.ID, role), r)
-		j.deadline = mutantDeadline
-		p.jobs[role] = j
-	}
-	return p
-}
-
-// untouched reports whether two runs are surely the same: functions cannot be
-// compared, so a run that has one counts as touched.
-func untouched(a, b suite.Run) bool {
-	return a.Do == nil && b.Do == nil && a.Parts == nil && b.Parts == nil && reflect.DeepEqual(a.Config, b.Config)
-}
-
-// clone copies a case so deeply that breaking the copy leaves the original.
-func clone(cs suite.Case) suite.Case {
-	runs := map[contract.Role]suite.Run{}
-	for role, r := range cs.Runs {
-		if r.Config != nil {
-			cfg := *r.Config
-			cfg.Blank = slices.Clone(cfg.Blank)
-			r.Config = &cfg
-		}
-		runs[role] = r
-	}
-	cs.Runs = runs
-	cs.Clauses = slices.Clone(cs.Clauses)
-	return cs
 }
 
 // selfTest judges the mutants of one contract.
@@ -162,11 +111,11 @@ func (o *Options) try(c *suite.Suite, cl *contract.Clause, a attempt) (report.Mu
 		return m, nil
 	}
 	alone := &contract.Contract{ID: c.ID, Clauses: []*contract.Clause{cl}}
-	clean, err := judge(alone, []contract.Evidence{a.clean.evidence(o.Oracle)})
+	clean, err := judge(alone, []contract.Evidence{a.clean.Evidence(o.Oracle)})
 	if err != nil {
 		return m, err
 	}
-	broken, err := judge(alone, []contract.Evidence{a.broken.evidence(o.Oracle)})
+	broken, err := judge(alone, []contract.Evidence{a.broken.Evidence(o.Oracle)})
 	if err != nil {
 		return m, err
 	}
@@ -175,8 +124,8 @@ func (o *Options) try(c *suite.Suite, cl *contract.Clause, a attempt) (report.Mu
 		m.Outcome, m.Detail = report.Unclear, "the unbroken run violates the clause: "+describe(clean[0])
 	case broken[0].Verdict() == contract.Violated:
 		m.Outcome, m.Detail = report.Caught, describe(broken[0])
-	case a.broken.jobs[contract.Test].history == nil:
-		m.Outcome, m.Detail = report.NotRun, fmt.Sprint(a.broken.jobs[contract.Test].err)
+	case a.broken.History(contract.Test) == nil:
+		m.Outcome, m.Detail = report.NotRun, fmt.Sprint(a.broken.Err(contract.Test))
 	case sameRun(a.clean, a.broken):
 		m.Outcome, m.Detail = report.Nothing, "the broken run recorded what the unbroken one did"
 	default:
@@ -194,10 +143,9 @@ func describe(r contract.Result) string {
 }
 
 // sameRun reports whether breaking changed nothing in any role's history.
-func sameRun(a, b *planned) bool {
-	for _, role := range roles(b.cs) {
-		ja, jb := a.jobs[role], b.jobs[role]
-		if ja == nil || !sameHistory(ja.history, jb.history) {
+func sameRun(a, b *suite.Trial) bool {
+	for _, role := range b.Roles() {
+		if !sameHistory(a.History(role), b.History(role)) {
 			return false
 		}
 	}

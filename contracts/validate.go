@@ -153,7 +153,7 @@ func (v *validator) mutants(cases map[string]suite.Case) {
 		cs, ok := cases[m.On]
 		if !ok {
 			v.fault("mutant %s: there is no case %q at level 1", m.ID, m.On)
-		} else if cs.Clauses != nil && !slices.Contains(cs.Clauses, m.Clause) {
+		} else if !cs.Shows(m.Clause) {
 			v.fault("mutant %s: case %q is no evidence for clause %s", m.ID, m.On, m.Clause)
 		}
 	}

@@ -2,7 +2,6 @@ package contracts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,58 +24,49 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 		return nil, err
 	}
 	cs, notes := o.concerned(cs)
-	var q queue
-	var all []*planned
+	e := o.engine()
+	trials := map[*suite.Suite][]*suite.Trial{}
+	var all []*suite.Trial
 	for _, c := range cs {
 		for _, one := range o.Cases(c) {
-			all = append(all, q.plan(c, one))
+			trials[c] = append(trials[c], e.Plan(c.ID, one))
 		}
+		all = append(all, trials[c]...)
 	}
-	if err := o.execute(ctx, q.jobs); err != nil {
+	if err := e.Run(ctx, all...); err != nil {
 		return nil, err
 	}
 	if o.Histories != "" {
-		for _, p := range all {
-			if err := p.save(o.Histories); err != nil {
+		for _, t := range all {
+			if err := t.Save(o.Histories); err != nil {
 				return nil, err
 			}
 		}
 	}
-	r, err := o.judge(cs, all, &q)
-	if r != nil {
-		r.Notes = append(notes, r.Notes...)
-	}
-	return r, err
-}
-
-// judge applies the contracts to the cases that were run.
-func (o *Options) judge(cs []*suite.Suite, all []*planned, q *queue) (*report.Report, error) {
 	var out []report.Contract
 	for _, c := range cs {
-		var evidence []contract.Evidence
-		var failures []string
-		lines := map[string]string{}
-		for _, p := range all {
-			if p.contract == c {
-				evidence = append(evidence, p.evidence(o.Oracle))
-				failures = append(failures, p.failures()...)
-				lines[p.cs.Name] = o.Reproduce(c, p.cs)
-			}
-		}
-		sum, err := summarise(o.shown(c), evidence, failures, lines)
+		sum, err := o.judge(c, trials[c])
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, sum)
 	}
 	r := report.New(o.environment(all), out)
-	var errs []error
-	for _, j := range q.jobs {
-		if j.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", j.label, j.err))
-		}
+	r.Notes = notes
+	return r, suite.Errors(all...)
+}
+
+// judge applies a contract to its cases, which were run.
+func (o *Options) judge(c *suite.Suite, trials []*suite.Trial) (report.Contract, error) {
+	var evidence []contract.Evidence
+	var failures []string
+	lines := map[string]string{}
+	for _, t := range trials {
+		evidence = append(evidence, t.Evidence(o.Oracle))
+		failures = append(failures, t.Failures()...)
+		lines[t.Name] = o.Reproduce(c, t.Case)
 	}
-	return r, errors.Join(errs...)
+	return summarise(o.shown(c), evidence, failures, lines)
 }
 
 // summarise judges one contract. doubts apply to all its clauses; lines are the
@@ -110,12 +100,11 @@ func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Res
 }
 
 // environment completes what the caller said with what the cases say.
-func (o *Options) environment(all []*planned) report.Environment {
+func (o *Options) environment(all []*suite.Trial) report.Environment {
 	e := o.Environment
 	e.Text, e.TextHash = o.Text.Name, o.Text.Hash()
-	for _, p := range all {
-		cfg := p.cs.Runs[contract.Test].Config
-		if cfg != nil {
+	for _, t := range all {
+		if cfg := t.Runs[contract.Test].Config; cfg != nil {
 			addConfig(&e, *cfg)
 		}
 	}

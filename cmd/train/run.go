@@ -175,7 +175,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
-	if _, err := dryrun.Fits(c, cli.Memory()); err != nil {
+	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
 		return cli.CannotRun, err
 	}
 	if o.history != "" {

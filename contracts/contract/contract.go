@@ -41,8 +41,8 @@ type Clause struct {
 	Says     string // the sentence
 	Class    Class
 	Evidence string // which events it reads
-	// Derivation says how a Bound, or an Exact clause on a plan where exactness
-	// is not on offer, is derived; empty where it never is.
+	// Derivation says how the bound of a Bound clause, or of an Exact one on a plan
+	// where exactness is not on offer, is derived; empty where there is none.
 	Derivation string
 	// Check reads the evidence in p: it expects the amount of evidence that the plan
 	// implies, notes what was found and reports each violation. Compare, Found and

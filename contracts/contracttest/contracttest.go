@@ -15,7 +15,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
@@ -23,17 +22,22 @@ import (
 
 // Runner makes and keeps the histories of cases.
 type Runner struct {
-	mu   sync.Mutex
-	runs map[string]*kept
-	// alone is held for writing by a run that must be alone in the process, for
-	// reading by any other: mutants run in parallel.
-	alone sync.RWMutex
+	once   sync.Once
+	engine *suite.Engine
 }
 
-type kept struct {
-	once    sync.Once
-	history *trace.History
-	err     error
+// text is the default text, whatever a configuration names.
+func text(string) (data.Text, error) { return data.Default(), nil }
+
+// plan plans a case on one engine for all.
+func (r *Runner) plan(contractID string, c suite.Case) *suite.Trial {
+	r.once.Do(func() {
+		r.engine = &suite.Engine{Text: text, Parts: launch.Parts{
+			Backend:  func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, // quicker than ref, same bits
+			Deadline: 20 * time.Second,
+		}}
+	})
+	return r.engine.Plan(contractID, c)
 }
 
 // Options are those of level 1 on the default text.
@@ -42,67 +46,21 @@ func Options() suite.Options {
 }
 
 // Oracle judges by the default text.
-func Oracle() contract.Oracle {
-	return oracle.NewOracle(func(string) (data.Text, error) { return data.Default(), nil })
-}
+func Oracle() contract.Oracle { return oracle.NewOracle(text) }
 
 // Evidence runs a case; runs of equal keys are made once. An error of a run is
 // returned beside what it recorded.
 func (r *Runner) Evidence(t testing.TB, c suite.Case) (contract.Evidence, error) {
 	t.Helper()
-	e := contract.Evidence{Case: c.Name, Histories: map[contract.Role]*trace.History{}, Clauses: c.Clauses, Oracle: Oracle()}
-	var first error
-	for role, run := range c.Runs {
-		k := r.keep(run.Key)
-		k.once.Do(func() { k.history, k.err = r.do(t, run) })
-		if k.err != nil && first == nil {
-			first = k.err
-		}
-		if k.history != nil {
-			e.Histories[role] = k.history
-		}
-	}
-	return e, first
+	return r.run(t, r.plan("", c))
 }
 
-func (r *Runner) keep(key string) *kept {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.runs == nil {
-		r.runs = map[string]*kept{}
+func (r *Runner) run(t testing.TB, trial *suite.Trial) (contract.Evidence, error) {
+	t.Helper()
+	if err := r.engine.Run(t.Context(), trial); err != nil {
+		t.Fatal(err)
 	}
-	k := r.runs[key]
-	if k == nil || key == "" {
-		k = &kept{}
-		r.runs[key] = k
-	}
-	return k
-}
-
-// do makes one history on the reference backend.
-func (r *Runner) do(t testing.TB, run suite.Run) (*trace.History, error) {
-	if run.Alone {
-		r.alone.Lock()
-		defer r.alone.Unlock()
-	} else {
-		r.alone.RLock()
-		defer r.alone.RUnlock()
-	}
-	parts := launch.Parts{
-		Backend:  func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }, // quicker than ref, same bits
-		Deadline: 20 * time.Second,
-	}
-	if run.Parts != nil {
-		run.Parts(&parts)
-	}
-	if run.Do != nil {
-		return run.Do(t.Context(), suite.Env{Parts: parts, Text: func(string) (data.Text, error) { return data.Default(), nil }})
-	}
-	out, err := launch.Local(t.Context(), *run.Config, data.Default(), parts)
-	if out == nil {
-		return nil, err
-	}
-	return out.History, err
+	return trial.Evidence(Oracle()), suite.Errors(trial)
 }
 
 // Cases are a contract's at level 1; under the race detector every fourth of
@@ -122,7 +80,7 @@ func (r *Runner) Held(t *testing.T, c *suite.Suite, cases []suite.Case) []contra
 	}
 	results := contract.Judge(c.Contract, all)
 	for _, res := range results {
-		if !slices.ContainsFunc(cases, func(cs suite.Case) bool { return cs.Clauses == nil || slices.Contains(cs.Clauses, res.Clause.ID) }) {
+		if !slices.ContainsFunc(cases, func(cs suite.Case) bool { return cs.Shows(res.Clause.ID) }) {
 			continue
 		}
 		if v := res.Verdict(); v != contract.Held {
@@ -143,14 +101,13 @@ func (r *Runner) Mutants(t *testing.T, c *suite.Suite) {
 			continue
 		}
 		seen[m.Clause] = true
-		cases := c.Cases(Options()) // anew: Break changes them
 		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(cases, func(cs suite.Case) bool { return cs.Name == m.On })
-			if i < 0 {
+			on, ok := c.Find(Options(), m.On)
+			if !ok {
 				t.Fatalf("no case %q", m.On)
 			}
-			r.mutant(t, c, cases[i], m)
+			r.mutant(t, c, on, m)
 		})
 	}
 }
@@ -163,7 +120,8 @@ func (r *Runner) OnPlan(t *testing.T, c *suite.Suite, plan string, mutants ...st
 	o.Plans = []string{plan}
 	t.Run(plan, func(t *testing.T) {
 		t.Parallel()
-		r.Held(t, c, short(c.Cases(o), o))
+		cases := short(c.Cases(o), o)
+		r.Held(t, c, cases)
 		for _, id := range mutants {
 			t.Run(id, func(t *testing.T) {
 				i := slices.IndexFunc(c.Mutants, func(m suite.Mutant) bool { return m.ID == id })
@@ -172,7 +130,6 @@ func (r *Runner) OnPlan(t *testing.T, c *suite.Suite, plan string, mutants ...st
 				}
 				m := c.Mutants[i]
 				config, _, _ := strings.Cut(m.On, " ")
-				cases := short(c.Cases(o), o) // anew: Break changes them
 				at := slices.IndexFunc(cases, func(cs suite.Case) bool { return strings.HasPrefix(cs.Name, config+" ") })
 				if at < 0 {
 					t.Fatalf("no case of %s", config)
@@ -196,10 +153,9 @@ func short(all []suite.Case, o suite.Options) []suite.Case {
 }
 
 // mutant breaks a case; the mutant's clause must be violated.
-func (r *Runner) mutant(t *testing.T, c *suite.Suite, broken suite.Case, m suite.Mutant) {
+func (r *Runner) mutant(t *testing.T, c *suite.Suite, on suite.Case, m suite.Mutant) {
 	t.Helper()
-	m.Break(&broken)
-	e, err := r.Evidence(t, broken)
+	e, err := r.run(t, r.plan(c.ID, on).Break(m))
 	if err != nil {
 		t.Logf("the run ended early: %v", err)
 	}

@@ -1,148 +1,97 @@
 package fault
 
 import (
-	"context"
-
-	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// reduction is the part of a communicator that most faults replace.
-type reduction func(ctx context.Context, x kernels.Tensor, op kernels.Op) error
+// OfReplicas says whether the call is between data-parallel ranks or in the whole
+// world.
+func (c *Call) OfReplicas() bool { return c.Group == names.DP || c.Group == names.World }
 
-// onAllReduce decorates every all-reduce of every rank.
-func onAllReduce(p *launch.Parts, decorate func(rank int, be func() kernels.Backend, c comm.Communicator, next reduction) reduction) {
-	memory := watch(p)
-	onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
-		be := func() kernels.Backend { return memory.of(rank) }
-		return &hooked{Communicator: c, allReduce: decorate(rank, be, c, c.AllReduce)}
+// Calls selects the calls of one operation for one tensor between replicas.
+func Calls(op, tensor string) func(*Call) bool {
+	return func(c *Call) bool { return c.OfReplicas() && c.Op == op && c.Label.Tensor == tensor }
+}
+
+// Reductions selects the all-reduces of a unit's gradient over replicas, in one
+// step (in every step, if step is negative).
+func Reductions(unit string, step int) func(*Call) bool {
+	all := Calls(names.OpAllReduce, unit)
+	return func(c *Call) bool { return all(c) && (step < 0 || c.N == step) }
+}
+
+// Norms selects the sums of squares over all ranks.
+func Norms(c *Call) bool {
+	return c.Group == names.World && c.Op == names.OpAllReduceInt && c.Label.Tensor == trace.Norm
+}
+
+// Skip leaves a call out.
+func Skip(*Call) error { return nil }
+
+// Twice does a call twice.
+func Twice(c *Call) error {
+	if err := c.Do(); err != nil {
+		return err
+	}
+	return c.Do()
+}
+
+// FarFirst adds the ranks in another order: the tree over the ranks in
+// bit-reversed order, as halving from the far distance does.
+func FarFirst(c *Call) error {
+	key, i := 0, c.Comm.Rank()
+	for n := c.Comm.Size(); n > 1; n /= 2 {
+		key, i = key<<1|i&1, i/2
+	}
+	return c.Within(0, key)
+}
+
+// LocalNorm leaves every rank with the squares of its own shard.
+func LocalNorm() Fault { return OnCalls(Norms, Skip) }
+
+// FlipBit delivers the reduced gradient of a unit, in one step, to one rank (to
+// all, if rank is negative) with one bit of one element flipped.
+func FlipBit(rank int, unit string, step, element int, bit uint) Fault {
+	return OnCalls(Reductions(unit, step), func(c *Call) error {
+		if err := c.Do(); err != nil || !among(rank, c.Rank) {
+			return err
+		}
+		return Flip(c.Backend, c.X.Range(element, element+1), bit)
 	})
 }
 
-// LoseContribution clears one rank's elements before every sum.
-func LoseContribution(rank int) Fault {
+// ReduceAgain reduces every part twice: what the first reduction gave its owner
+// enters the second one.
+func ReduceAgain() Fault {
+	scatters := func(c *Call) bool { return c.OfReplicas() && c.Op == names.OpReduceScatter }
+	return OnCalls(scatters, func(c *Call) error {
+		first, r := *c, c.Comm.Rank()
+		first.X = c.From.Range(c.Bounds[r], c.Bounds[r+1])
+		if err := first.Do(); err != nil {
+			return err
+		}
+		return c.Do()
+	})
+}
+
+// StaleSlice gives one rank, in every gather of a unit, the slice that a peer of
+// the group sent the first time.
+func StaleSlice(rank, peer int, unit string) Fault {
 	return func(p *launch.Parts) {
-		onAllReduce(p, func(r int, be func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
-			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				if r == rank && op == kernels.Sum {
-					be().Fill(x, 0)
-				}
-				return next(ctx, x, op)
+		var first []float32 // of one rank and unit, whose gathers follow each other
+		OnCalls(Calls(names.OpAllGather, unit), func(c *Call) error {
+			if err := c.Do(); err != nil || c.Rank != rank {
+				return err
 			}
-		})
-	}
-}
-
-// LoseTail reduces only as many elements as the ranks divide evenly.
-func LoseTail() Fault {
-	return func(p *launch.Parts) {
-		onAllReduce(p, func(_ int, _ func() kernels.Backend, c comm.Communicator, next reduction) reduction {
-			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				return next(ctx, x.Range(0, x.Len()-x.Len()%c.Size()), op)
+			slice := c.X.Range(c.Bounds[peer], c.Bounds[peer+1])
+			if first != nil {
+				c.Backend.Write(slice, first)
+				return nil
 			}
-		})
-	}
-}
-
-// TrimToPeers reduces n elements where n+1 are given, as a transport that takes
-// the smallest of the ranks' sizes does.
-func TrimToPeers(n int) Fault {
-	return func(p *launch.Parts) {
-		onAllReduce(p, func(_ int, _ func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
-			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				if x.Len() == n+1 {
-					x = x.Range(0, n)
-				}
-				return next(ctx, x, op)
-			}
-		})
-	}
-}
-
-// FlipAfter flips a bit of the last element that one rank gets from its n-th
-// all-reduce (from 0; empty ones are not counted).
-func FlipAfter(rank, n int, bit uint) Fault {
-	return func(p *launch.Parts) {
-		onAllReduce(p, func(r int, be func() kernels.Backend, _ comm.Communicator, next reduction) reduction {
-			calls := 0
-			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				if err := next(ctx, x, op); err != nil || x.Len() == 0 {
-					return err
-				}
-				calls++
-				if r != rank || calls != n+1 {
-					return nil
-				}
-				return flip(be(), x.Range(x.Len()-1, x.Len()), bit)
-			}
-		})
-	}
-}
-
-// ReverseTree adds the ranks in descending order.
-func ReverseTree() Fault {
-	return func(p *launch.Parts) {
-		onAllReduce(p, func(_ int, _ func() kernels.Backend, c comm.Communicator, _ reduction) reduction {
-			return func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-				back, err := c.Split(ctx, 0, -c.Rank())
-				if err != nil {
-					return err
-				}
-				defer back.Close()
-				return back.AllReduce(ctx, x, op)
-			}
-		})
-	}
-}
-
-// subgroups decorates the groups that are split from a communicator.
-type subgroups struct {
-	comm.Communicator
-	decorate func(comm.Communicator) comm.Communicator
-}
-
-func (s *subgroups) Split(ctx context.Context, color, key int) (comm.Communicator, error) {
-	c, err := s.Communicator.Split(ctx, color, key)
-	if c == nil || err != nil {
-		return c, err
-	}
-	return s.decorate(c), nil
-}
-
-// RootOfWorld makes sub-groups broadcast from the rank after the one asked for.
-func RootOfWorld() Fault {
-	return func(p *launch.Parts) {
-		onComm(p, func(_ int, c comm.Communicator) comm.Communicator {
-			return &subgroups{c, func(sub comm.Communicator) comm.Communicator {
-				return &hooked{Communicator: sub, broadcast: func(ctx context.Context, x kernels.Tensor, root int) error {
-					return sub.Broadcast(ctx, x, (root+1)%sub.Size())
-				}}
-			}}
-		})
-	}
-}
-
-// scattering replaces ReduceScatter.
-type scattering struct {
-	comm.Communicator
-	be func() kernels.Backend
-}
-
-func (s *scattering) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
-	if dst.Buf == src.Buf {
-		s.be().Fill(dst, 0)
-	}
-	return s.Communicator.ReduceScatter(ctx, dst, src, bounds, op)
-}
-
-// OverwriteInPlace clears the output of a reduce-scatter before the input is
-// read, which shows where the output is part of the input.
-func OverwriteInPlace() Fault {
-	return func(p *launch.Parts) {
-		memory := watch(p)
-		onComm(p, func(rank int, c comm.Communicator) comm.Communicator {
-			return &scattering{c, func() kernels.Backend { return memory.of(rank) }}
-		})
+			first = make([]float32, slice.Len())
+			return c.Backend.Read(first, slice)
+		})(p)
 	}
 }

@@ -1,146 +1,72 @@
 // Package fault breaks training runs from outside: every fault is a change of
-// launch.Parts that decorates a communicator, backend, optimizer, source or a
-// rank's configuration. Decorators embed what they decorate, so whatever they
-// do not break passes through. Production code knows none of them.
+// launch.Parts that decorates a communicator, backend, optimizer, updater,
+// source or a rank's configuration. Decorators embed what they decorate, so
+// whatever they do not break passes through. Production code knows none of them.
+//
+// Here are the hooks that faults hang on and the faults that several contracts
+// use; those of one contract are in its suite. What a rank does through a
+// communicator, an optimizer or a source is handed to a fault as a value (Call,
+// Update, Share): it changes the value, does it once, twice or never, or does
+// something else.
 //
 // Ranks are world ranks, steps count optimizer steps from 0, units are those of
-// model.Layout ("embed", "block.0", "final", "head").
+// model.Layout ("embed", "block.0", "final", "head"). A fault may be applied to
+// several runs, one after the other: what it remembers is made when it is applied.
 package fault
 
 import (
+	"fmt"
 	"sync"
 
-	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/optim"
-	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/train"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Fault changes the parts that a run is made of.
 type Fault func(*launch.Parts)
 
-// All applies several faults in order; later ones decorate earlier ones.
+// All applies several faults in order, nil ones aside; later ones decorate
+// earlier ones.
 func All(faults ...Fault) Fault {
 	return func(p *launch.Parts) {
 		for _, f := range faults {
-			f(p)
-		}
-	}
-}
-
-// onComm decorates every rank's data-parallel communicators and its world.
-func onComm(p *launch.Parts, decorate func(rank int, c comm.Communicator) comm.Communicator) {
-	before := p.Comm
-	p.Comm = func(rank int, group names.Axis, c comm.Communicator) comm.Communicator {
-		if before != nil {
-			c = before(rank, group, c)
-		}
-		if group != names.DP && group != names.World {
-			return c
-		}
-		return decorate(rank, c)
-	}
-}
-
-// onBackend decorates every rank's backend.
-func onBackend(p *launch.Parts, decorate func(rank int, be kernels.Backend) kernels.Backend) {
-	before := p.Backend
-	p.Backend = func(rank int) (kernels.Backend, error) {
-		be, err := before(rank)
-		if err != nil {
-			return nil, err
-		}
-		return decorate(rank, be), nil
-	}
-}
-
-// onOptimizer decorates every rank's optimizer.
-func onOptimizer(p *launch.Parts, decorate func(rank int, o optim.Optimizer) optim.Optimizer) {
-	before := p.Optimizer
-	p.Optimizer = func(rank int, o optim.Optimizer) optim.Optimizer {
-		if before != nil {
-			o = before(rank, o)
-		}
-		return decorate(rank, o)
-	}
-}
-
-// onSource decorates every rank's data.
-func onSource(p *launch.Parts, decorate func(rank int, s train.Source) train.Source) {
-	before := p.Source
-	p.Source = func(rank int, s train.Source) train.Source {
-		if before != nil {
-			s = before(rank, s)
-		}
-		return decorate(rank, s)
-	}
-}
-
-// Config changes what a rank believes the configuration to be.
-func Config(change func(rank int, c *spec.Config)) Fault {
-	return func(p *launch.Parts) {
-		before := p.Config
-		p.Config = func(rank int, c spec.Config) spec.Config {
-			if before != nil {
-				c = before(rank, c)
+			if f != nil {
+				f(p)
 			}
-			change(rank, &c)
-			return c
 		}
 	}
 }
 
-// Seed gives every rank a seed of its own: seed + rank.
-func Seed() Fault {
-	return Config(func(rank int, c *spec.Config) { c.Seed += uint64(rank) })
-}
-
-// FixedSeed makes every rank ignore the seed it was given.
-func FixedSeed(seed uint64) Fault {
-	return Config(func(_ int, c *spec.Config) { c.Seed = seed })
-}
-
-// LearningRate multiplies one rank's learning rate (of all ranks, if rank is
-// negative).
-func LearningRate(rank int, factor float64) Fault {
-	return Config(func(r int, c *spec.Config) {
-		if rank < 0 || r == rank {
-			c.Optimizer.LR *= factor
+// Into adds a fault to a case's run of the given role, whose result is then
+// never shared. A case without such a run is a mistake in a list of mutants.
+func Into(role contract.Role, f Fault) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r, ok := c.Runs[role]
+		if !ok {
+			panic(fmt.Sprintf("contracts: case %s has no %s run", c.Name, role))
 		}
-	})
+		r.Key, r.Parts = "", All(r.Parts, f)
+		c.Runs[role] = r
+	}
 }
 
-// Schedule advances the learning-rate schedule times as fast on all ranks.
-func Schedule(times int) Fault {
-	return Config(func(_ int, c *spec.Config) {
-		c.Optimizer.Warmup /= times
-		c.Optimizer.Horizon /= times
-	})
+// PerRank holds one value for every rank; ranks are goroutines. Its zero value
+// holds zero values.
+type PerRank[T any] struct {
+	mu sync.Mutex
+	of map[int]*T
 }
 
-// backends remembers the backend of each rank, for communicator faults that
-// touch elements.
-type backends struct {
-	mu     sync.Mutex
-	byRank map[int]kernels.Backend
-}
-
-func watch(p *launch.Parts) *backends {
-	b := &backends{byRank: map[int]kernels.Backend{}}
-	onBackend(p, func(rank int, be kernels.Backend) kernels.Backend {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.byRank[rank] = be
-		return be
-	})
-	return b
-}
-
-func (b *backends) of(rank int) kernels.Backend {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.byRank[rank]
+// At is the value of a rank, which is its own to change.
+func (p *PerRank[T]) At(rank int) *T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[int]*T{}
+	}
+	if p.of[rank] == nil {
+		p.of[rank] = new(T)
+	}
+	return p.of[rank]
 }

@@ -88,26 +88,29 @@ func New(env Environment, contracts []Contract) *Report {
 
 // settle derives the verdicts of contracts and report from the clauses.
 func (r *Report) settle() {
-	r.Verdict = contract.Held
 	for i := range r.Contracts {
 		c := &r.Contracts[i]
-		c.Verdict = contract.Held
-		for _, cl := range c.Clauses {
-			c.Verdict = c.Verdict.Worse(cl.Verdict)
-		}
-		if len(c.Clauses) == 0 {
-			c.Verdict = contract.Inconclusive
-		}
-		r.Verdict = r.Verdict.Worse(c.Verdict)
+		c.Verdict = worst(c.Clauses, func(cl Clause) contract.Verdict { return cl.Verdict })
 	}
-	if len(r.Contracts) == 0 {
-		r.Verdict = contract.Inconclusive
-	}
+	r.Verdict = worst(r.Contracts, func(c Contract) contract.Verdict { return c.Verdict })
 }
 
-// Summary turns the results of contract.Judge into the report of a contract.
+// worst is the worst verdict of parts; none are no evidence.
+func worst[T any](parts []T, of func(T) contract.Verdict) contract.Verdict {
+	if len(parts) == 0 {
+		return contract.Inconclusive
+	}
+	v := contract.Held
+	for _, p := range parts {
+		v = v.Worse(of(p))
+	}
+	return v
+}
+
+// Summary turns the results of contract.Judge into the report of a contract; its
+// verdict is New's to set.
 func Summary(c *contract.Contract, results []contract.Result) Contract {
-	out := Contract{ID: c.ID, Title: c.Title, Verdict: contract.Held}
+	out := Contract{ID: c.ID, Title: c.Title}
 	for i := range results {
 		r := &results[i]
 		out.Clauses = append(out.Clauses, Clause{
@@ -115,10 +118,6 @@ func Summary(c *contract.Contract, results []contract.Result) Contract {
 			Verdict: r.Verdict(), Saw: r.Saw, Expected: r.Expected, MaxRatio: trace.Float(r.MaxRatio),
 			Found: r.Total, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
 		})
-		out.Verdict = out.Verdict.Worse(r.Verdict())
-	}
-	if len(results) == 0 {
-		out.Verdict = contract.Inconclusive
 	}
 	return out
 }

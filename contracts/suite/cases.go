@@ -46,37 +46,17 @@ func Broken(name string, err error) Case {
 	return Case{Name: name, Runs: map[contract.Role]Run{contract.Test: {Do: fail}}}
 }
 
-// Plans parses the options' plans, or else the given ones.
-func Plans(o Options, otherwise ...string) ([]plan.Plan, error) {
-	texts := otherwise
-	if len(o.Plans) > 0 {
-		texts = o.Plans
-	}
-	var out []plan.Plan
-	for _, s := range texts {
-		p, err := plan.Parse(s)
-		if err != nil {
+// Plans parses plans.
+func Plans(texts []string) ([]plan.Plan, error) {
+	out := make([]plan.Plan, len(texts))
+	for i, s := range texts {
+		var err error
+		if out[i], err = plan.Parse(s); err != nil {
 			return nil, err
 		}
-		out = append(out, p)
 	}
 	return out, nil
 }
 
 // Name is a case's name: the configuration's and the plan's.
 func Name(cfg spec.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
-
-// Fit reports whether all plans of the options can run on a named configuration.
-func Fit(config string, o Options) bool {
-	cfg, err := spec.Preset(config)
-	if err != nil {
-		return false
-	}
-	plans, err := Plans(o)
-	for _, p := range plans {
-		if err == nil {
-			err = p.Validate(cfg.Model, cfg.Sequences)
-		}
-	}
-	return err == nil
-}

@@ -11,7 +11,7 @@ import (
 // Foreign reports whether plans were asked for of which none is canonical: a
 // contract that is about these alone has no case for them.
 func Foreign(o Options) bool {
-	plans, _ := Plans(o) // the options were checked
+	plans, _ := Plans(o.Plans) // the options were checked
 	return len(plans) > 0 && !slices.ContainsFunc(plans, compare.Canonical)
 }
 

@@ -1,9 +1,12 @@
 // Package suite runs contracts: a Suite is a contract with the runs that are
-// evidence for it and the broken runs that prove that each clause can fail.
+// evidence for it and the broken runs that prove that each clause can fail, a
+// Grid its cases as data, and an Engine makes their histories.
 package suite
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -19,6 +22,16 @@ type Suite struct {
 	Cases func(Options) []Case
 	// Mutants are broken runs; each names the clause that must catch it.
 	Mutants []Mutant
+}
+
+// Find is the case of a name.
+func (s *Suite) Find(o Options, name string) (Case, bool) {
+	all := s.Cases(o)
+	i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
+	if i < 0 {
+		return Case{}, false
+	}
+	return all[i], true
 }
 
 // Options narrow the cases of a contract; zero values mean the contract's own
@@ -42,6 +55,14 @@ type Case struct {
 	Clauses []string
 }
 
+// Roles are the roles of the case's runs, sorted.
+func (c *Case) Roles() []contract.Role { return slices.Sorted(maps.Keys(c.Runs)) }
+
+// Shows reports whether the case is evidence for a clause.
+func (c *Case) Shows(clause string) bool {
+	return c.Clauses == nil || slices.Contains(c.Clauses, clause)
+}
+
 // Run makes one history. Key identifies its result: runs of equal keys are done
 // once and shared; an empty key is never shared.
 type Run struct {
@@ -63,6 +84,19 @@ type Run struct {
 type Env struct {
 	Parts launch.Parts // how backends and communicators are made
 	Text  func(name string) (data.Text, error)
+}
+
+// Train makes the history of a training run; after an error, up to it.
+func (e Env) Train(ctx context.Context, cfg spec.Config) (*trace.History, error) {
+	text, err := e.Text(cfg.Text)
+	if err != nil {
+		return nil, err
+	}
+	out, err := launch.Local(ctx, cfg, text, e.Parts)
+	if out == nil {
+		return nil, err
+	}
+	return out.History, err
 }
 
 // Mutant is a broken run: Break changes a case's test run so that the clause it

@@ -108,10 +108,11 @@ func New(cfg spec.Config) (*Report, error) {
 	return r, b.build()
 }
 
-// Fits gives the bytes that a configuration's ranks need together, as in one
-// process, and an error where that is more than there are; 0 is any number, and
-// then the bytes are not counted.
-func Fits(cfg spec.Config, bytes int64) (need int64, err error) {
+// Fits gives the bytes that those of a configuration's ranks need together which
+// are on this host, and an error where that is more than it has; 0 is any number,
+// and then the bytes are not counted. here lists them, given the size of the
+// world.
+func Fits(cfg spec.Config, here func(size int) []int, bytes int64) (need int64, err error) {
 	if bytes == 0 {
 		return 0, nil
 	}
@@ -119,11 +120,19 @@ func Fits(cfg spec.Config, bytes int64) (need int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if r.Bytes > bytes {
-		const gib = 1 << 30
-		err = fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, r.World, float64(r.Bytes)/gib, float64(bytes)/gib)
+	ranks := here(r.World)
+	for _, kind := range r.Ranks {
+		for _, id := range kind.IDs {
+			if slices.Contains(ranks, id) {
+				need += kind.Memory.Total
+			}
+		}
 	}
-	return r.Bytes, err
+	if need > bytes {
+		const gib = 1 << 30
+		err = fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, len(ranks), float64(need)/gib, float64(bytes)/gib)
+	}
+	return need, err
 }
 
 // checkSizes refuses models whose layout or bytes do not fit. The estimate is in

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,18 +106,28 @@ func TestFiguresWithEvidence(t *testing.T) {
 // A run fits as many bytes as its ranks have together, and no less.
 func TestFits(t *testing.T) {
 	c := config(t, "nano", "dp=2,pp=2,zero=1")
-	sum := int64(0)
+	sum, one := int64(0), int64(0) // of all ranks, of the last
 	for _, k := range report(t, c).Ranks {
 		sum += int64(len(k.IDs)) * k.Memory.Total
+		if slices.Contains(k.IDs, 3) {
+			one = k.Memory.Total
+		}
 	}
 	for bytes, fits := range map[int64]bool{sum: true, sum - 1: false, 1: false, 0: true} {
-		need, err := dryrun.Fits(c, bytes)
+		need, err := dryrun.Fits(c, launch.Here, bytes)
 		if (err == nil) != fits || bytes > 0 && need != sum {
 			t.Errorf("%d of %d bytes: need %d, %v", bytes, sum, need, err)
 		}
 	}
-	if _, err := dryrun.Fits(c, 1); err == nil || !strings.Contains(err.Error(), "nano on dp=2,pp=2,zero=1") || !strings.Contains(err.Error(), "4 ranks in one process need ") {
+	if _, err := dryrun.Fits(c, launch.Here, 1); err == nil || !strings.Contains(err.Error(), "nano on dp=2,pp=2,zero=1") || !strings.Contains(err.Error(), "4 ranks in one process need ") {
 		t.Errorf("error %v", err)
+	}
+	last := func(size int) []int { return launch.Here(size)[size-1:] } // the others are on other hosts
+	if need, err := dryrun.Fits(c, last, one); err != nil || need != one || one == 0 || one >= sum {
+		t.Errorf("the last rank alone: %d of %d bytes, %v", need, one, err)
+	}
+	if _, err := dryrun.Fits(c, last, one-1); err == nil || !strings.Contains(err.Error(), "1 ranks in one process need ") {
+		t.Errorf("the last rank alone: error %v", err)
 	}
 }
 

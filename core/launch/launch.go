@@ -23,7 +23,7 @@ import (
 // Parts are what a run is made of; nil fields other than Backend mean the
 // default.
 type Parts struct {
-	// Backend makes rank's backend. Ranks may share one.
+	// Backend makes rank's backend; without one nothing runs. Ranks may share one.
 	Backend func(rank int) (kernels.Backend, error)
 	// World makes the communicators of all ranks, by rank; nil is comm.NewLocal.
 	World comm.World
@@ -35,6 +35,16 @@ type Parts struct {
 	Keep func(trace.Event) bool
 
 	train.Hooks
+}
+
+// Here lists the ranks of a world of a size that are on this host, which share its
+// memory and threads: Local has all of them here.
+func Here(size int) []int {
+	out := make([]int, size)
+	for r := range out {
+		out[r] = r
+	}
+	return out
 }
 
 // defaultDeadline is Parts.Deadline's default.
@@ -50,6 +60,9 @@ type Outcome struct {
 
 // Backends makes the backends of a world, by rank.
 func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
+	if p.Backend == nil {
+		return nil, errors.New("no backend is given to run on")
+	}
 	out := make([]kernels.Backend, size)
 	for r := range out {
 		var err error

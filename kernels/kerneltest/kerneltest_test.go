@@ -24,9 +24,7 @@ func (f *failures) Errorf(format string, args ...any) {
 // TestReference: the oracle passes its own suite, which is not a tautology: what
 // is read-only, guarded, about memory or misuse, or known from integers alone is
 // not compared with the oracle.
-func TestReference(t *testing.T) {
-	kerneltest.Run(t, func(*testing.T) kernels.Backend { return ref.New[float32]() })
-}
+func TestReference(t *testing.T) { conforms(t) }
 
 // TestNull: the null backend refuses the same shapes as a real one, and
 // computes nothing, so that every kernel is found wrong.

@@ -12,41 +12,37 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
-	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
-// fixture is a configuration and the pairs of plans that store it and resume it.
-type fixture struct {
-	config string
-	steps  int
-	pairs  [][2]string
-	skip   bool // an infinity makes a step before the checkpoint be skipped
-}
-
 // stored is the number of steps before a run is interrupted, and tokens the
 // sequence length of fixtures: what a step computes is not in question here.
 const stored, tokens = 2, 11
 
-func fixtures(level int) []fixture {
+// afterSkip ends the names of cases in which an infinity makes a step before the
+// checkpoint be skipped.
+const afterSkip = " step 1 skipped"
+
+// fixtures are the default cases of a level: plans that store a run and plans
+// that resume it.
+func fixtures(level int) []suite.Fixture {
 	if level <= 1 {
-		return []fixture{
-			{config: "nano", steps: 4, pairs: [][2]string{{"dp=4,zero=3", "dp=2,pp=2"}, {"tp=2,pp=2", "dp=8,zero=1"}}},
-			{config: "odd", steps: 4, pairs: [][2]string{{"pp=2", "dp=2,tp=2,zero=2"}, {"dp=4,zero=1,shard=balanced", "pp=3"}}},
-			{config: "odd", steps: 4, pairs: [][2]string{{"dp=2", "dp=4,zero=3"}}, skip: true},
+		return []suite.Fixture{
+			{Config: "nano", Steps: 4, Plans: []string{"dp=4,zero=3 then dp=2,pp=2", "tp=2,pp=2 then dp=8,zero=1"}},
+			{Config: "odd", Steps: 4, Plans: []string{"pp=2 then dp=2,tp=2,zero=2", "dp=4,zero=1,shard=balanced then pp=3"}},
+			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
 		}
 	}
-	return []fixture{
-		{config: "nano", steps: 8, pairs: [][2]string{
-			{"dp=2", "dp=2"}, {"dp=1", "dp=4,zero=3"}, {"dp=4,zero=3", "tp=4"}, {"tp=2", "pp=4"}, {"tp=2,pp=2", "dp=8,zero=1"},
-			{"dp=2,pp=2,zero=2", "dp=2,tp=2,vocab=parallel"}, {"pp=2,schedule=interleaved,virtual=2", "dp=2,pp=2,zero=3"}, {"dp=8,zero=1", "dp=1"}}},
-		{config: "odd", steps: 8, pairs: [][2]string{
-			{"dp=4,zero=1,shard=balanced", "pp=3"}, {"pp=4", "dp=2,pp=2,zero=3"}, {"tp=4,vocab=parallel", "dp=4,zero=2"},
-			{"dp=2,tp=2,zero=3", "tp=4"}, {"dp=1", "tp=2,pp=2"}, {"dp=4,zero=3,shard=tensors", "dp=1"}}},
-		{config: "odd", steps: 8, pairs: [][2]string{{"dp=2", "dp=4,zero=3"}, {"pp=2", "dp=4,zero=1"}}, skip: true},
+	return []suite.Fixture{
+		{Config: "nano", Steps: 8, Plans: []string{
+			"dp=2 then dp=2", "dp=1 then dp=4,zero=3", "dp=4,zero=3 then tp=4", "tp=2 then pp=4", "tp=2,pp=2 then dp=8,zero=1",
+			"dp=2,pp=2,zero=2 then dp=2,tp=2,vocab=parallel", "pp=2,schedule=interleaved,virtual=2 then dp=2,pp=2,zero=3", "dp=8,zero=1 then dp=1"}},
+		{Config: "odd", Steps: 8, Plans: []string{
+			"dp=4,zero=1,shard=balanced then pp=3", "pp=4 then dp=2,pp=2,zero=3", "tp=4,vocab=parallel then dp=4,zero=2",
+			"dp=2,tp=2,zero=3 then tp=4", "dp=1 then tp=2,pp=2", "dp=4,zero=3,shard=tensors then dp=1"}},
+		{Config: "odd", Steps: 8, Plans: []string{"dp=2 then dp=4,zero=3", "pp=2 then dp=4,zero=1"}, Suffix: afterSkip},
 	}
 }
 
@@ -55,52 +51,24 @@ func list(o suite.Options) []suite.Case {
 	if suite.Foreign(o) {
 		return nil
 	}
-	var out []suite.Case
-	for _, f := range choose(o) {
-		cfg, err := suite.Preset(f.config, o, f.steps)
-		if err != nil {
-			return []suite.Case{suite.Broken("options", err)}
-		}
-		cfg.Steps = max(cfg.Steps, stored+1)
-		if o.Config == "" {
-			cfg.Model.SeqLen = tokens
-		}
-		for _, pair := range f.pairs {
-			plans := suite.Exact(cfg, pair[:])
-			if len(plans) == 2 {
-				out = append(out, resumption{from: compare.On(cfg, plans[0]), to: compare.On(cfg, plans[1]), skip: f.skip}.one(o))
-			}
-		}
-	}
-	return append(out, damaged(o, nil))
+	g := suite.Grid{Fixtures: fixtures, Named: named, Prepare: prepare, Exact: true, With: with, Runs: runs,
+		Clauses: []string{"C-CKPT-001.1", "C-CKPT-001.2", "C-CKPT-001.3", "C-CKPT-001.4"}}
+	return append(g.Cases(o), damaged(o, nil))
 }
 
-// choose applies the options' configuration and plans: each plan that promises
-// the single worker's bits stores for a single worker and resumes its run. Where
-// the configuration is promised that by none, the default ones remain.
-func choose(o suite.Options) []fixture {
-	all := fixtures(o.Level)
-	if o.Config != "" {
-		all = []fixture{{config: o.Config, steps: 4, pairs: [][2]string{{"dp=2", "dp=1"}, {"dp=1", "dp=2,zero=1"}}}}
+func named(config string, _ int) suite.Fixture {
+	return suite.Fixture{Config: config, Steps: 4, Plans: []string{"dp=2 then dp=1", "dp=1 then dp=2,zero=1"}}
+}
+
+// with lets a plan store for a single worker and resume its run.
+func with(p string) []string { return []string{p + suite.Then + "dp=1", "dp=1" + suite.Then + p} }
+
+// prepare lets a step follow the stored ones.
+func prepare(o suite.Options, c *spec.Config) {
+	c.Steps = max(c.Steps, stored+1)
+	if o.Config == "" {
+		c.Model.SeqLen = tokens
 	}
-	var asked []fixture
-	for _, f := range all {
-		cfg, err := spec.Preset(f.config)
-		if err != nil {
-			return all // a case says so
-		}
-		f.pairs = nil
-		for _, p := range suite.Exact(cfg, o.Plans) {
-			f.pairs = append(f.pairs, [2]string{p.String(), "dp=1"}, [2]string{"dp=1", p.String()})
-		}
-		if len(f.pairs) > 0 {
-			asked = append(asked, f)
-		}
-	}
-	if len(asked) > 0 {
-		return asked
-	}
-	return all
 }
 
 // resumption is a run that is interrupted: two configurations that differ in
@@ -114,37 +82,27 @@ type resumption struct {
 	resumed fault.Fault
 }
 
-// one is the case of a resumption. The control is the uninterrupted run of a
-// single worker.
-func (x resumption) one(o suite.Options) suite.Case {
-	name := fmt.Sprintf("%s then %s", suite.Name(x.from), x.to.Plan)
+// runs are a resumption and its control, the uninterrupted run of a single
+// worker.
+func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
+	x := resumption{from: on[0], to: on[1], skip: f.Suffix == afterSkip}
 	control := suite.Train(compare.Single(x.from), o)
 	if x.skip {
-		name += " step 1 skipped"
 		control.Key += " with an infinity"
 		control.Parts = fault.Plant(*control.Config, 1, 1, float32(math.Inf(1)))
 	}
-	to := x.to
-	return suite.Case{Name: name, Clauses: []string{"C-CKPT-001.1", "C-CKPT-001.2", "C-CKPT-001.3", "C-CKPT-001.4"},
-		Runs: map[contract.Role]suite.Run{
-			contract.Test:    {Config: &to, Do: x.run},
-			contract.Control: control,
-		}}
+	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, Do: x.run}, contract.Control: control}
 }
 
 // run stores the first steps in a temporary directory and gives the history of
 // the run that goes on from there.
 func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, err error) {
-	text, err := env.Text(x.from.Text)
-	if err != nil {
-		return nil, err
-	}
 	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	if err := x.store(ctx, env, text, root); err != nil {
+	if err := x.store(ctx, env, root); err != nil {
 		return nil, fmt.Errorf("the run to be stored: %w", err)
 	}
 	c, err := checkpoint.Open(root)
@@ -152,27 +110,22 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 		return nil, err
 	}
 	defer c.Close()
-	parts := env.Parts
 	if x.resumed != nil {
-		x.resumed(&parts)
+		x.resumed(&env.Parts)
 	}
-	parts.Checkpoints.Resume = c
-	out, err := launch.Local(ctx, x.to, text, parts)
-	if out == nil {
-		return nil, err
-	}
-	return out.History, err
+	env.Parts.Checkpoints.Resume = c
+	return env.Train(ctx, x.to)
 }
 
 // store makes the checkpoints of the first steps.
-func (x resumption) store(ctx context.Context, env suite.Env, text data.Text, root string) error {
-	cfg, parts := x.from, env.Parts
+func (x resumption) store(ctx context.Context, env suite.Env, root string) error {
+	cfg := x.from
 	cfg.Steps = stored
 	if x.skip {
-		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&parts)
+		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&env.Parts)
 	}
-	parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if _, err := launch.Local(ctx, cfg, text, parts); err != nil || x.between == nil {
+	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
+	if _, err := env.Train(ctx, cfg); err != nil || x.between == nil {
 		return err
 	}
 	return x.between(root, stored)

@@ -13,7 +13,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -105,7 +104,7 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	whole := filepath.Join(root, "whole")
-	if err := (resumption{from: cfg}).store(ctx, env, data.Default(), whole); err != nil {
+	if err := (resumption{from: cfg}).store(ctx, env, whole); err != nil {
 		return nil, err
 	}
 	log := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Plan: "resume " + cfg.Plan.String(), Model: cfg.Model.Name}}
@@ -142,8 +141,7 @@ func goOn(ctx context.Context, env suite.Env, cfg spec.Config, dir string) error
 	}
 	defer c.Close()
 	cfg.Steps = stored + 1
-	parts := env.Parts
-	parts.Checkpoints.Resume = c
-	_, err = launch.Local(ctx, cfg, data.Default(), parts)
+	env.Parts.Checkpoints.Resume = c
+	_, err = env.Train(ctx, cfg)
 	return err
 }

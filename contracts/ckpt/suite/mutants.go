@@ -7,7 +7,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
-	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -37,7 +36,7 @@ func lastStage(name string) bool {
 func unchecked(c *suite.Case) {
 	*c = damaged(suite.Options{}, func(dir string) error {
 		// What cannot be resealed (a file or a manifest that is gone) stays as it is.
-		_ = fault.Reseal(dir)
+		_ = reseal(dir)
 		return nil
 	})
 }
@@ -56,29 +55,29 @@ func mutants() []suite.Mutant {
 	const toStages, toTensor, toShards = "odd dp=4,zero=1,shard=balanced then dp=1,pp=3", "odd dp=1,pp=2 then dp=2,tp=2,zero=2", "nano dp=1,tp=2,pp=2 then dp=8,zero=1"
 	const skipping = "odd dp=2 then dp=4,zero=3 step 1 skipped"
 	return []suite.Mutant{
-		m("moments-stored-as-0", "1", toTensor, files("pp=2", false, fault.ForgetMoments),
+		m("moments-stored-as-0", "1", toTensor, files("pp=2", false, edited(forgetMoments)),
 			"the optimizer's state is stored as zeros, and all hashes agree (NVIDIA/Megatron-LM#5077)"),
-		m("one-rank's-file-of-another-step", "1", toTensor, files("pp=2", false, fault.MixSteps(lastStage)),
+		m("one-rank's-file-of-another-step", "1", toTensor, files("pp=2", false, edited(mixSteps(lastStage))),
 			"the second stage's part is that of the step before, and all hashes agree"),
 
-		m("moments-not-loaded", "2", toStages, run("dp=4,zero=1,shard=balanced", fault.DropMoments()),
+		m("moments-not-loaded", "2", toStages, run("dp=4,zero=1,shard=balanced", dropMoments()),
 			"the optimizer begins with moments of 0 (areal-project/AReaL#1468)"),
-		m("tied-head-not-restored", "2", toStages, run("dp=4,zero=1,shard=balanced", fault.InitialHead(2)),
+		m("tied-head-not-restored", "2", toStages, run("dp=4,zero=1,shard=balanced", initialHead(2)),
 			"the last stage goes on with the initial weights of its tied head"),
 		m("schedule-begins-anew", "2", toShards, broken("tp=2,pp=2", false, nil, func(c spec.Config) fault.Fault {
 			return fault.Rate(func(step int) float64 { return c.Optimizer.At(step - stored) })
 		}), "the learning-rate schedule begins anew while the step counter goes on"),
 
-		m("counter-begins-anew", "3", toShards, files("tp=2,pp=2", false, fault.Recount(func(checkpoint.Manifest) int { return 0 })),
+		m("counter-begins-anew", "3", toShards, files("tp=2,pp=2", false, recounted(func(*contents) int { return 0 })),
 			"bias correction and schedule begin at step 0"),
-		m("counter-is-the-number-of-batches", "3", skipping, files("dp=2", true, fault.Recount(func(m checkpoint.Manifest) int { return m.Step })),
+		m("counter-is-the-number-of-batches", "3", skipping, files("dp=2", true, recounted(func(s *contents) int { return s.Step })),
 			"a step that was skipped before the run was stored counts after it"),
 		m("one-rank-begins-anew", "3", toShards, run("tp=2,pp=2", fault.IdleCounter(3)),
 			"one rank continues with the initial step number (horovod/horovod#526)"),
 
-		m("data-begins-anew", "4", toTensor, run("pp=2", fault.ShiftData(-stored)),
+		m("data-begins-anew", "4", toTensor, run("pp=2", shiftData(-stored)),
 			"the data begins at the first sequence (huggingface/accelerate#4071, PrimeIntellect-ai/prime-rl#1035)"),
-		m("data-off-by-one", "4", toStages, run("dp=4,zero=1,shard=balanced", fault.ShiftData(1)),
+		m("data-off-by-one", "4", toStages, run("dp=4,zero=1,shard=balanced", shiftData(1)),
 			"one batch is left out after the interruption"),
 
 		m("hashes-not-checked", "5", damagedName, unchecked,

@@ -8,40 +8,31 @@ import (
 	"github.com/lockstep-ml/lockstep/core/names"
 )
 
-// breaks decorates the communicators of a case's drill.
-func breaks(f fault.Fault) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r := c.Runs[contract.Test]
-		r.Key, r.Parts = "", f
-		c.Runs[contract.Test] = r
-	}
-}
-
 // mutants are broken communicators.
 func mutants() []suite.Mutant {
 	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-COMM-001." + clause, On: on, Break: breaks(f), Says: says}
+		return suite.Mutant{ID: id, Clause: "C-COMM-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	return []suite.Mutant{
-		m("contribution-lost", "1", "tree of 3 ranks", fault.LoseContribution(1),
+		m("contribution-lost", "1", "tree of 3 ranks", loseContribution(1),
 			"the elements of one rank never enter a sum (NVIDIA/nccl#434)"),
-		m("far-first-tree", "2", "tree of 8 ranks", fault.OtherTree(""),
+		m("far-first-tree", "2", "tree of 8 ranks", onAllReduce(fault.FarFirst),
 			"ranks are added in the order of halving from the far distance: right, but another last bit"),
-		m("far-first-tree-of-5", "2", "tree of 5 ranks", fault.ReverseTree(),
+		m("far-first-tree-of-5", "2", "tree of 5 ranks", onAllReduce(descending),
 			"ranks are added in descending order, in a world that is no power of two"),
-		m("tail-left-out", "3", "tree of 4 ranks", fault.LoseTail(),
+		m("tail-left-out", "3", "tree of 4 ranks", loseTail(),
 			"the elements that the ranks do not divide evenly are not reduced"),
-		m("root-of-the-world", "4", "tree of 4 ranks", fault.RootOfWorld(),
+		m("root-of-the-world", "4", "tree of 4 ranks", rootOfWorld(),
 			"sub-groups broadcast from another root than the one they are given; in the world it is right"),
-		m("overwritten-in-place", "5", "tree of 4 ranks", fault.OverwriteInPlace(),
+		m("overwritten-in-place", "5", "tree of 4 ranks", overwriteInPlace(),
 			"an output that lies within the input is cleared before the input is read"),
-		m("wrong-the-second-time", "6", "tree of 4 ranks", fault.FlipAfter(0, reductions(4)+3, 4),
+		m("wrong-the-second-time", "6", "tree of 4 ranks", flipAfter(0, reductions(4)+3, 4),
 			"one bit is wrong in an operation that was right the first time"),
-		m("one-rank-differs", "7", "tree of 4 ranks", fault.FlipAfter(2, reductions(4)-1, 30),
+		m("one-rank-differs", "7", "tree of 4 ranks", flipAfter(2, reductions(4)-1, 30),
 			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)"),
-		m("ring-contribution-lost", "1", "ring of 4 ranks", fault.LoseContribution(3),
+		m("ring-contribution-lost", "1", "ring of 4 ranks", loseContribution(3),
 			"the last rank's elements never enter a sum of the ring"),
-		m("mismatch-accepted", "7", "star of 3 ranks", fault.TrimToPeers(4),
+		m("mismatch-accepted", "7", "star of 3 ranks", trimToPeers(4),
 			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)"),
 	}
 }

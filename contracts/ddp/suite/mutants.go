@@ -8,23 +8,14 @@ import (
 	"github.com/lockstep-ml/lockstep/core/names"
 )
 
-// breaks applies a fault to a case's test run. The result is never shared.
-func breaks(f fault.Fault) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r := c.Runs[contract.Test]
-		r.Key, r.Parts = "", f
-		c.Runs[contract.Test] = r
-	}
-}
-
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
 	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-DDP-001." + clause, On: on, Break: breaks(f), Says: says}
+		return suite.Mutant{ID: id, Clause: "C-DDP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	b := model.BlockUnit
 	return []suite.Mutant{
-		m("own-seed-no-broadcast", "1", "nano dp=4", fault.All(fault.Seed(), fault.Unbroadcast()),
+		m("own-seed-no-broadcast", "1", "nano dp=4", fault.All(ownSeed(), unbroadcast()),
 			"every rank starts from its own seed and nothing is broadcast; gradients agree for ever (pytorch/torchtitan#166)"),
 
 		m("bit-flipped-in-delivery", "2", "nano dp=4", fault.FlipBit(3, b(1), 1, 7, 3),
@@ -42,29 +33,29 @@ func mutants() []suite.Mutant {
 		m("shared-moments", "2", "nano dp=2", shareMoments(),
 			"two ranks' first moments lie in one memory: they are equal whatever the reduction does"),
 
-		m("reduction-skipped", "3", "nano dp=2", fault.SkipReduction(b(2), 1),
+		m("reduction-skipped", "3", "nano dp=2", fault.OnCalls(fault.Reductions(b(2), 1), fault.Skip),
 			"one block's gradient stays local in one step (TrainCheck, workload ddp-out-of-sync)"),
-		m("head-not-reduced", "3", "odd dp=2", fault.SkipReduction(model.HeadUnit, 1),
+		m("head-not-reduced", "3", "odd dp=2", fault.OnCalls(fault.Reductions(model.HeadUnit, 1), fault.Skip),
 			"the second gradient of a tied embedding, the head's, is never reduced"),
-		m("reduced-twice", "3", "nano dp=4", fault.ReduceTwice(b(1), 1),
+		m("reduced-twice", "3", "nano dp=4", fault.OnCalls(fault.Reductions(b(1), 1), fault.Twice),
 			"one block's gradient is reduced twice: scaled by the number of ranks, equal on all"),
-		m("sub-group", "3", "nano dp=4", fault.SubGroup(b(2), 1),
+		m("sub-group", "3", "nano dp=4", fault.OnCalls(fault.Reductions(b(2), 1), inPairs),
 			"one block's gradient is reduced within pairs of ranks only (allenai/OLMo-core#319)"),
 
-		m("reductions-after-the-backward-pass", "3", "nano dp=2", fault.LateReductions(),
+		m("reductions-after-the-backward-pass", "3", "nano dp=2", lateReductions(),
 			"reductions wait until the backward pass is over: every number is right and nothing overlaps"),
-		m("late-reductions-of-stages", "3", "odd dp=2,pp=2", fault.LateReductions(),
+		m("late-reductions-of-stages", "3", "odd dp=2,pp=2", lateReductions(),
 			"the same on pipeline stages, each of which could overlap its own blocks"),
-		m("stage-not-reduced", "3", "nano dp=2,tp=2,pp=2", fault.SkipReduction(b(3), 1),
+		m("stage-not-reduced", "3", "nano dp=2,tp=2,pp=2", fault.OnCalls(fault.Reductions(b(3), 1), fault.Skip),
 			"one block of the last stage is never reduced over the data-parallel ranks (allenai/OLMo-core#319)"),
-		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", fault.OtherGroup(names.TP, b(1), 1),
+		m("reduced-over-tensor-parallel-ranks", "3", "odd dp=2,tp=2,vocab=parallel", fault.OnGroup(names.TP, fault.Reductions(b(1), 1)),
 			"one block's gradient is summed over the tensor-parallel ranks, whose slices are others, and not over the data-parallel ones"),
 		m("vector-reduced-twice", "3", "nano dp=2,tp=2,zero=1", fault.ReduceAgain(),
 			"under ZeRO every part is reduce-scattered twice (hpcaitech/ColossalAI#247)"),
 
-		m("mean-of-means", "4", "odd dp=2", fault.MeanOfMeans(),
+		m("mean-of-means", "4", "odd dp=2", meanOfMeans(),
 			"ranks average their own means although they have unequal token counts (pytorch/torchtitan#2206, ml-explore/mlx-lm#1413)"),
-		m("far-first-tree", "4", "odd dp=4", fault.OtherTree(b(0)),
+		m("far-first-tree", "4", "odd dp=4", fault.OnCalls(fault.Reductions(b(0), -1), fault.FarFirst),
 			"ranks are added in the order of halving from the far distance: equal on all ranks, another last bit"),
 		m("schedule-advanced-by-world", "4", "odd dp=4", fault.Schedule(4),
 			"the learning-rate schedule moves once per rank instead of once per step (huggingface/transformers#24088)"),
@@ -74,29 +65,29 @@ func mutants() []suite.Mutant {
 			"one matrix product on one slice of the last stage returns one wrong bit, once"),
 		m("bounded-wrong-sum", "4", "nano dp=3", fault.FlipBit(-1, b(2), 1, 100, 29),
 			"the reduced gradient is wrong and equal on all ranks, on a plan that is judged by a bound"),
-		m("bounded-wrong-counter", "4", "nano dp=3", fault.Counter(-1, 1),
+		m("bounded-wrong-counter", "4", "nano dp=3", shiftCounter(1),
 			"the bias correction counts one step too many on all ranks (allenai/OLMo-core#317), on a plan that is judged by a bound"),
 
-		m("swapped-operations", "5", "nano dp=4", fault.Swap(1, b(2), b(1), 1),
+		m("swapped-operations", "5", "nano dp=4", swap(1, b(2), b(1), 1),
 			"rank 1 reduces two blocks of one size in the opposite order; the sizes fit, so nothing fails (pytorch/pytorch#75902)"),
 
-		m("swapped-operations-of-a-stage", "5", "nano dp=2,tp=2,pp=2", fault.Swap(5, b(1), b(0), 1),
+		m("swapped-operations-of-a-stage", "5", "nano dp=2,tp=2,pp=2", swap(5, b(1), b(0), 1),
 			"the same on one slice of the first stage"),
 
-		m("first-half-updated", "6", "nano dp=2", fault.FirstHalf(),
+		m("first-half-updated", "6", "nano dp=2", firstHalf(),
 			"the optimizer's loop ends early: the last rows never move, on any rank (hpcaitech/ColossalAI#633)"),
 
-		m("first-half-updated-of-slices", "6", "odd dp=2,tp=2,vocab=parallel", fault.FirstHalf(),
+		m("first-half-updated-of-slices", "6", "odd dp=2,tp=2,vocab=parallel", firstHalf(),
 			"the same on slices: the last rows of every rank's part never move"),
 
-		m("nan-in-one-product", "7", "nano dp=4", fault.NaN(2, 68),
+		m("nan-in-one-product", "7", "nano dp=4", nan(2, 68),
 			"a matrix product of rank 2 writes one NaN; after the reduction all ranks agree on it (ecmwf/WeatherGenerator#2724, pytorch/torchtitan#951)"),
 
-		m("same-shard", "8", "nano dp=2", fault.SameShard(1, 2),
+		m("same-shard", "8", "nano dp=2", sameShard(1, 2),
 			"rank 1 reads the data of rank 0"),
-		m("same-shard-on-one-stage", "8", "nano dp=2,tp=2,pp=2", fault.SameShard(6, 2),
+		m("same-shard-on-one-stage", "8", "nano dp=2,tp=2,pp=2", sameShard(6, 2),
 			"one rank of the last stage reads the targets of the other replica: its stage is asked for other losses than its first stage computed"),
-		m("sequence-lost", "8", "odd dp=4", fault.DropSequence(1),
+		m("sequence-lost", "8", "odd dp=4", dropSequence(1),
 			"a rank drops the last sequence of a share that is longer than the others' (pytorch/pytorch#38174)"),
 	}
 }
@@ -109,7 +100,7 @@ func swapKV(rank int) fault.Fault {
 		return fault.All()
 	}
 	first := c.Hidden + c.QDim()*c.Hidden // after the norm and q
-	return fault.SwapTensors(rank, model.BlockUnit(1), first, c.KVDim()*c.Hidden)
+	return swapTensors(rank, model.BlockUnit(1), first, c.KVDim()*c.Hidden)
 }
 
 // shareMoments gives both ranks of nano on dp=2 one buffer of moments. Weights
@@ -119,5 +110,5 @@ func shareMoments() fault.Fault {
 	if err != nil {
 		return fault.All()
 	}
-	return fault.ShareBuffer(0, 1, 4, int(c.Params()))
+	return shareBuffer(0, 1, 4, int(c.Params()))
 }

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -10,7 +9,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/det"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -63,7 +61,7 @@ func again(cfg spec.Config, o suite.Options) suite.Case {
 // what fits of products with tensor and pipeline parallelism and ZeRO.
 func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 	var out []plan.Plan
-	asked, _ := suite.Plans(o) // the options were checked
+	asked, _ := suite.Plans(o.Plans) // the options were checked
 	for _, p := range asked {
 		if p.Exact(cfg.Model) && p.Validate(cfg.Model, cfg.Sequences) == nil {
 			out = append(out, p)
@@ -108,16 +106,8 @@ func plans(cfg spec.Config, o suite.Options) suite.Case {
 // number of threads belongs to the process: such a run must be alone.
 func onOneThread(cfg spec.Config) func(context.Context, suite.Env) (*trace.History, error) {
 	return func(ctx context.Context, env suite.Env) (*trace.History, error) {
-		text, err := env.Text(cfg.Text)
-		if err != nil {
-			return nil, err
-		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-		out, err := launch.Local(ctx, cfg, text, env.Parts)
-		if out == nil {
-			return nil, err
-		}
-		return out.History, err
+		return env.Train(ctx, cfg)
 	}
 }
 
@@ -163,15 +153,3 @@ func recorded(o suite.Options) ([]golden.Variant, error) {
 // plainParams is the size of a model, in parameters, that plain Go trains in no
 // more than a minute.
 const plainParams = 20e6
-
-// breaks applies a fault to the run of one role.
-func breaks(role contract.Role, f func(*launch.Parts)) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r, ok := c.Runs[role]
-		if !ok {
-			panic(fmt.Sprintf("contracts: case %s has no %s run", c.Name, role)) // a mistake in the list of mutants
-		}
-		r.Key, r.Parts = "", f
-		c.Runs[role] = r
-	}
-}

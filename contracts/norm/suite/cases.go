@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -11,13 +10,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
-// fixture is a configuration and the plans it runs by default.
-type fixture struct {
-	config string
-	steps  int
-	plans  []string
-}
-
 // Steps of the data in which an infinity is planted: between others, so that
 // there is a state to keep and a step that goes on. Long runs skip again.
 const skipped, skippedAgain = 1, 4
@@ -25,71 +17,44 @@ const skipped, skippedAgain = 1, 4
 // tokens is the sequence length: what a step computes is not in question here.
 const tokens = 11
 
-func fixtures(level int) []fixture {
+// skips says in the name of every case what happens in it.
+const skips = " step 1 skipped"
+
+// fixtures are the default cases of a level.
+func fixtures(level int) []suite.Fixture {
 	if level <= 1 {
-		return []fixture{
-			{"nano", 3, []string{"dp=8,zero=1", "dp=2,pp=2"}},
-			{"odd", 3, []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}},
+		return []suite.Fixture{
+			{Config: "nano", Steps: 3, Plans: []string{"dp=8,zero=1", "dp=2,pp=2"}, Suffix: skips},
+			{Config: "odd", Steps: 3, Plans: []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}, Suffix: skips},
 		}
 	}
-	return []fixture{
-		{"nano", 8, []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}},
-		{"odd", 8, []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}},
+	return []suite.Fixture{
+		{Config: "nano", Steps: 8, Plans: []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}, Suffix: skips},
+		{Config: "odd", Steps: 8, Plans: []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}, Suffix: skips},
 	}
 }
 
 // list makes the cases of options.
 func list(o suite.Options) []suite.Case {
-	if suite.Foreign(o) {
-		return nil
-	}
-	var out []suite.Case
-	for _, f := range choose(o) {
-		cfg, err := suite.Preset(f.config, o, f.steps)
-		if err != nil {
-			return []suite.Case{suite.Broken("options", err)}
-		}
-		cfg.Steps = max(cfg.Steps, skipped+2)
-		if o.Config == "" {
-			cfg.Model.SeqLen = tokens
-		}
-		for _, p := range suite.Exact(cfg, f.plans) {
-			out = append(out, one(compare.On(cfg, p), o))
-		}
-	}
-	return out
+	g := suite.Grid{Fixtures: fixtures, Named: named, Prepare: prepare, Exact: true, Runs: runs}
+	return g.Cases(o)
 }
 
-// choose applies the options' configuration and plans; where the configuration
-// is promised the single worker's bits by none of them, the default ones remain.
-func choose(o suite.Options) []fixture {
-	all := fixtures(o.Level)
-	if o.Config != "" {
-		all = []fixture{{o.Config, 3, []string{"dp=2", "dp=2,zero=1"}}}
-	}
-	var asked []fixture
-	for _, f := range all {
-		cfg, err := spec.Preset(f.config)
-		if err == nil && len(suite.Exact(cfg, o.Plans)) > 0 {
-			asked = append(asked, fixture{f.config, f.steps, o.Plans})
-		}
-	}
-	if len(asked) > 0 {
-		return asked
-	}
-	return all
+func named(config string, _ int) suite.Fixture {
+	return suite.Fixture{Config: config, Steps: 3, Plans: []string{"dp=2", "dp=2,zero=1"}, Suffix: skips}
 }
 
-// one is the case of a configuration with its plan: the run and its control
-// meet the same infinities.
-func one(cfg spec.Config, o suite.Options) suite.Case {
-	single := compare.Single(cfg)
-	return suite.Case{
-		Name: fmt.Sprintf("%s step %d skipped", suite.Name(cfg), skipped),
-		Runs: map[contract.Role]suite.Run{
-			contract.Test:    planted(cfg, o),
-			contract.Control: planted(single, o),
-		}}
+// prepare makes room for the steps to be skipped.
+func prepare(o suite.Options, c *spec.Config) {
+	c.Steps = max(c.Steps, skipped+2)
+	if o.Config == "" {
+		c.Model.SeqLen = tokens
+	}
+}
+
+// runs are a run and its control, which meet the same infinities.
+func runs(o suite.Options, _ suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
+	return map[contract.Role]suite.Run{contract.Test: planted(on[0], o), contract.Control: planted(compare.Single(on[0]), o)}
 }
 
 // planted is a run with infinities planted.

@@ -10,13 +10,7 @@ import (
 )
 
 // breaks adds a fault to the infinities of a case's test run.
-func breaks(f fault.Fault) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r := c.Runs[contract.Test]
-		r.Key, r.Parts = "", fault.All(r.Parts, f)
-		c.Runs[contract.Test] = r
-	}
-}
+func breaks(f fault.Fault) func(*suite.Case) { return fault.Into(contract.Test, f) }
 
 // hidden plants the largest float32 instead of an infinity in the test run.
 func hidden(c *suite.Case) {
@@ -29,10 +23,8 @@ func hidden(c *suite.Case) {
 // that no plan escapes.
 func agreedUpon(f fault.Fault) func(*suite.Case) {
 	return func(c *suite.Case) {
-		breaks(f)(c)
-		r := c.Runs[contract.Control]
-		r.Key, r.Parts = "", fault.All(r.Parts, f)
-		c.Runs[contract.Control] = r
+		fault.Into(contract.Test, f)(c)
+		fault.Into(contract.Control, f)(c)
 	}
 }
 
@@ -50,25 +42,25 @@ func mutants() []suite.Mutant {
 	return []suite.Mutant{
 		m("norm-of-own-shard", "1", "odd dp=2,zero=3", breaks(fault.LocalNorm()),
 			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)"),
-		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.Config(func(rank int, c *spec.Config) {
+		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.OnConfig(func(rank int, c *spec.Config) {
 			if rank == 5 {
 				c.Optimizer.Clip /= 2
 			}
 		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)"),
 
-		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", breaks(fault.NormOfFirst()),
+		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", breaks(normOfFirst()),
 			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
-		m("norm-summed-twice", "2", "odd dp=4", agreedUpon(fault.NormTwice()),
+		m("norm-summed-twice", "2", "odd dp=4", agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
 			"squares that are summed already are summed over the replicas again (pytorch/pytorch#88955)"),
 
-		m("one-rank-steps", "3", "odd dp=4", breaks(fault.StepAnyway(2)),
+		m("one-rank-steps", "3", "odd dp=4", breaks(stepAnyway(2)),
 			"the decision to skip is one rank's own: it steps where the others do not (ecmwf/WeatherGenerator#2724)"),
-		m("skipped-step-counted", "3", "odd dp=4", agreedUpon(fault.CountSkipped()),
+		m("skipped-step-counted", "3", "odd dp=4", agreedUpon(countSkipped()),
 			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)"),
 
 		m("schedule-moves-by-data", "4", "odd dp=2,zero=3", byData,
 			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)"),
-		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", breaks(fault.CountSkipped()),
+		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", breaks(countSkipped()),
 			"the bias correction of the next step counts the skipped one"),
 
 		m("infinity-hidden", "5", "nano dp=8,zero=1", hidden,

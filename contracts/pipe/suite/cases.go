@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -39,14 +40,15 @@ func fixtures(level int) []suite.Fixture {
 
 // list makes the cases of options.
 func list(o suite.Options) []suite.Case {
-	return suite.WithUnsplit(o, suite.Choose(o, fixtures, stages), nil)
+	g := suite.Grid{Fixtures: fixtures, Named: stages, Runs: suite.Beside(compare.Unsplit)}
+	return g.Cases(o)
 }
 
-// stages are plans that a configuration allows.
-func stages(config string) []string {
-	c, err := model.Named(config)
-	if err != nil || c.Layers < 4 {
-		return []string{"pp=2"}
+// stages has plans that a configuration allows.
+func stages(config string, _ int) suite.Fixture {
+	f := suite.Fixture{Config: config, Steps: 2, Plans: []string{"pp=2"}}
+	if c, err := model.Named(config); err == nil && c.Layers >= 4 {
+		f.Plans = append(f.Plans, "pp=4", "pp=2,schedule=interleaved,virtual=2")
 	}
-	return []string{"pp=2", "pp=4", "pp=2,schedule=interleaved,virtual=2"}
+	return f
 }

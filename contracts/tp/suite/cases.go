@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -35,15 +36,17 @@ func fixtures(level int) []suite.Fixture {
 
 // list makes the cases of options.
 func list(o suite.Options) []suite.Case {
-	return suite.WithUnsplit(o, suite.Choose(o, fixtures, split), func(c *spec.Config) { c.Evidence.Taps = true })
+	g := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
+		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
+	return g.Cases(o)
 }
 
-// split are plans that a configuration allows: over two ranks, and over all of
+// split has plans that a configuration allows: over two ranks, and over all of
 // its groups.
-func split(config string) []string {
-	c, err := model.Named(config)
-	if err != nil || c.Groups.Tensor < 4 {
-		return []string{"tp=2"}
+func split(config string, _ int) suite.Fixture {
+	f := suite.Fixture{Config: config, Steps: 2, Plans: []string{"tp=2"}}
+	if c, err := model.Named(config); err == nil && c.Groups.Tensor >= 4 {
+		f.Plans = append(f.Plans, "tp=4,vocab=parallel")
 	}
-	return []string{"tp=2", "tp=4,vocab=parallel"}
+	return f
 }

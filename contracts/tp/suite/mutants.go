@@ -5,17 +5,12 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
 	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-TP-001." + clause, On: on, Says: says, Break: func(c *suite.Case) {
-			r := c.Runs[contract.Test]
-			r.Key, r.Parts = "", f
-			c.Runs[contract.Test] = r
-		}}
+		return suite.Mutant{ID: id, Clause: "C-TP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	b := model.BlockUnit
 	return []suite.Mutant{
@@ -24,30 +19,30 @@ func mutants() []suite.Mutant {
 		m("key-columns-corrupt", "1", "odd dp=1,tp=4,vocab=parallel", fault.Corrupt(3, 1, 30),
 			"one of two copies of a KV head is computed wrong on one rank (sgl-project/sglang#19086)"),
 
-		m("row-output-not-reduced", "2", "nano dp=1,tp=2", fault.SkipBlockSum(b(2), fault.MLPSum),
+		m("row-output-not-reduced", "2", "nano dp=1,tp=2", fault.OnCalls(sums(b(2), mlpSum), fault.Skip),
 			"one block's MLP output stays a partial sum on every rank"),
-		m("bias-on-every-rank", "2", "odd dp=1,tp=2,vocab=parallel untied with linear biases", fault.BiasTimes(2),
+		m("bias-on-every-rank", "2", "odd dp=1,tp=2,vocab=parallel untied with linear biases", biasTimes(2),
 			"row-parallel biases are added once per rank (huggingface/text-generation-inference#1036, PaddlePaddle/Paddle#35186)"),
-		m("vocabulary-off-by-one", "2", "odd dp=1,tp=4,vocab=parallel", fault.ShiftVocabulary(1, -1),
+		m("vocabulary-off-by-one", "2", "odd dp=1,tp=4,vocab=parallel", shiftVocabulary(1, -1),
 			"a rank's part of an uneven vocabulary begins one row early: a token outside counts as inside (NVIDIA/Megatron-LM#1754, apple/ml-cross-entropy#59)"),
 
-		m("slice-off-by-one", "3", "odd dp=1,tp=4,vocab=parallel", fault.RotateSlice(1, 2, 35),
+		m("slice-off-by-one", "3", "odd dp=1,tp=4,vocab=parallel", rotateSlice(1, 2, 35),
 			"one rank's slice of a query projection begins one row late"),
 
-		m("input-gradient-not-reduced", "4", "nano dp=1,tp=4,vocab=parallel", fault.SkipBlockSum(b(1), fault.MLPGradSum),
+		m("input-gradient-not-reduced", "4", "nano dp=1,tp=4,vocab=parallel", fault.OnCalls(sums(b(1), mlpGradSum), fault.Skip),
 			"the gradient behind a column-parallel layer stays a partial sum: the conjugate of the forward sum is missing (apple/ml-cross-entropy#42)"),
-		m("attention-gradient-not-reduced", "4", "odd dp=1,tp=2", fault.SkipBlockSum(b(3), fault.AttnGradSum),
+		m("attention-gradient-not-reduced", "4", "odd dp=1,tp=2", fault.OnCalls(sums(b(3), attnGradSum), fault.Skip),
 			"the same behind q, k and v of the last block"),
 
-		m("norm-gradient-multiplied", "5", "nano dp=1,tp=2", fault.DoubleNormGrads(-1),
+		m("norm-gradient-multiplied", "5", "nano dp=1,tp=2", doubleNormGrads(-1),
 			"gradients of norm weights, equal on both ranks, are summed over them"),
-		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", fault.DoubleNormGrads(2),
+		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", doubleNormGrads(2),
 			"one rank's norm weights get another gradient: the replicas drift apart"),
 
-		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.SkipGroup(names.KV),
+		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.OnCalls(ofKV, fault.Skip),
 			"two ranks hold one KV head and each keeps its own share of the gradient (pytorch/torchtitan#2577)"),
 
-		m("all-reduce-too-many", "7", "nano dp=1,tp=2", fault.ExtraReduction(b(0), fault.AttnSum),
+		m("all-reduce-too-many", "7", "nano dp=1,tp=2", fault.OnCalls(sums(b(0), attnSum), thenMax),
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
 	}
 }

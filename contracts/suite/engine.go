@@ -1,0 +1,176 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Engine makes the histories of runs: those of equal keys once, side by side
+// where there is memory for them, and nothing beside a run that must be alone.
+// It is safe for concurrent use.
+type Engine struct {
+	// Parts are what all runs are made of.
+	Parts launch.Parts
+	// Text opens a training text by the name that a configuration gives.
+	Text func(name string) (data.Text, error)
+	// Width is how many runs Run has go on at a time; 0 is one.
+	Width int
+	// Memory is how many bytes the runs that go on at a time may use together; 0 is
+	// any number. A run that alone needs more ends before it begins.
+	Memory int64
+	// Patience, unless zero, bounds the parts' deadline in broken runs: in some a
+	// rank waits for a peer that does not come.
+	Patience time.Duration
+	// Progress is told what runs next; nil for none. It may be called concurrently.
+	Progress func(what string)
+
+	mu    sync.Mutex
+	jobs  map[string]*job     // by key
+	room  *semaphore.Weighted // what is left of Memory
+	alone sync.RWMutex        // held for writing by a run that must be alone, for reading by others
+}
+
+// job is one run to be made and what came of it.
+type job struct {
+	label    string
+	run      Run
+	patience time.Duration
+
+	once    sync.Once
+	history *trace.History // after an error, what was recorded up to it
+	err     error
+}
+
+// job is the one that makes a run's history.
+func (e *Engine) job(label string, r Run) *job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j := e.jobs[r.Key]; j != nil && r.Key != "" {
+		if r.Alone && !j.run.Alone { // no write where a run goes on
+			j.run.Alone = true
+		}
+		return j
+	}
+	j := &job{label: label, run: r}
+	if e.jobs == nil {
+		e.jobs = map[string]*job{}
+	}
+	if r.Key != "" {
+		e.jobs[r.Key] = j
+	}
+	return j
+}
+
+// Plan says what a case of the named contract runs, and runs nothing.
+func (e *Engine) Plan(contractID string, c Case) *Trial {
+	t := &Trial{Case: c, Contract: contractID, engine: e, jobs: map[contract.Role]*job{}}
+	for _, role := range c.Roles() {
+		t.jobs[role] = e.job(fmt.Sprintf("%s, %s, %s run", contractID, c.Name, role), c.Runs[role])
+	}
+	return t
+}
+
+// Run makes the histories of trials that are not there yet, in their order, those
+// that must be alone last. What ends a run early is the trial's; the error is
+// ctx's alone, and then some have not begun.
+func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
+	all := distinct(trials)
+	slices.SortStableFunc(all, func(a, b *job) int {
+		switch {
+		case a.run.Alone == b.run.Alone:
+			return 0
+		case a.run.Alone:
+			return 1
+		}
+		return -1
+	})
+	next := make(chan *job)
+	var wg sync.WaitGroup
+	for range max(1, e.Width) {
+		wg.Go(func() {
+			for j := range next {
+				j.once.Do(func() { j.history, j.err = e.make(ctx, j) })
+			}
+		})
+	}
+	for _, j := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- j
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// Make makes the history of a single run.
+func (e *Engine) Make(ctx context.Context, r Run) (*trace.History, error) {
+	return e.make(ctx, &job{run: r})
+}
+
+// make makes the history of a job. A panic of a run's own code is its error.
+func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if j.run.Alone {
+		e.alone.Lock()
+		defer e.alone.Unlock()
+	} else {
+		e.alone.RLock()
+		defer e.alone.RUnlock()
+	}
+	release, err := e.admit(ctx, j.run.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if e.Progress != nil && j.label != "" {
+		e.Progress(j.label)
+	}
+	env := Env{Parts: e.Parts, Text: e.Text}
+	if d := env.Parts.Deadline; j.patience > 0 && (d == 0 || d > j.patience) {
+		env.Parts.Deadline = j.patience
+	}
+	if j.run.Parts != nil {
+		j.run.Parts(&env.Parts)
+	}
+	if j.run.Do != nil {
+		return j.run.Do(ctx, env)
+	}
+	return env.Train(ctx, *j.run.Config)
+}
+
+// admit refuses a training run whose ranks on this host need more memory than
+// there is, and waits until others leave it its share; release gives that back.
+func (e *Engine) admit(ctx context.Context, cfg *spec.Config) (release func(), err error) {
+	if cfg == nil {
+		return func() {}, nil
+	}
+	need, err := dryrun.Fits(*cfg, launch.Here, e.Memory)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	if e.room == nil {
+		e.room = semaphore.NewWeighted(e.Memory)
+	}
+	e.mu.Unlock()
+	return func() { e.room.Release(need) }, e.room.Acquire(ctx, need)
+}

@@ -1,0 +1,5 @@
+package commtest_test
+
+import "testing"
+
+func TestExample(t *testing.T) { conforms(t) }
