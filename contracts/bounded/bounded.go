@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // OrBound marks a clause that is judged by Judge where the plan does not promise
@@ -38,12 +37,7 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 		p.Doubt("plan %s is judged by a bound, which needs the elements: record the run with evidence.capture", r.Config.Plan)
 		return
 	}
-	var params []evidence.Tensor
-	for _, t := range r.Params {
-		if names == nil || names(t.Name) {
-			params = append(params, t)
-		}
-	}
+	params := evidence.Named(r.Params, names)
 	replicas := Replicas(r)
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
@@ -58,11 +52,11 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 				ahead.Go(func() { ask(p.Oracle, r.Config, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)
-			if err := s.judgeGradient(p, r, step, params); err != nil {
-				p.Doubt("%v", err)
-				return
+			err := s.judgeGradient(p, r, step, params)
+			if err == nil {
+				err = s.judgeUpdate(p, r, step, params)
 			}
-			if err := s.judgeUpdate(p, r, step, params); err != nil {
+			if err != nil {
 				p.Doubt("%v", err)
 				return
 			}
@@ -167,32 +161,20 @@ func (s *Snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int, para
 		for _, t := range params {
 			p.Saw(1)
 			got, want := s.After[what][t.Name], next[what][t.Name]
-			if i := differs(got, want); i >= 0 {
+			if i := evidence.FirstDifference(got, want); i >= 0 {
 				rank := s.holder(t.Name, int64(i))
-				p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: int64(i),
-					Got: evidence.Bits(kernels.Bits(got[i])), Want: evidence.Bits(kernels.Bits(want[i])),
-					Message: fmt.Sprintf("%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)})
+				evidence.ReportElement(p.At(rank, step).Of(t.Name), i, got, want, "%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)
 			}
 		}
 	}
 	return nil
 }
 
-func differs(a, b []float32) int {
-	for i := range a {
-		if kernels.Bits(a[i]) != kernels.Bits(b[i]) {
-			return i
-		}
-	}
-	return -1
-}
-
 // Dissent reports the copies of one tensor, by rank, that differ from the others.
 func Dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
 	ref, out := evidence.Dissent(copies)
 	for _, rank := range out {
-		f := contract.Finding{Rank: rank, Step: step, Tensor: copies[rank].Tensor,
-			Message: fmt.Sprintf("%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))}
-		p.Report(r.Fill(f, copies[rank], copies[ref]))
+		r.Report(p.At(rank, step).Of(copies[rank].Tensor), copies[rank], copies[ref],
+			"%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))
 	}
 }

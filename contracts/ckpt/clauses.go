@@ -1,7 +1,6 @@
 package ckpt
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -10,122 +9,96 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// open reads both runs and the step at which the test run goes on. Where the
-// ranks do not say the same of it the pass doubts.
-func open(p *contract.Pass) (c *compare.Comparison, first int, ok bool) {
-	if c, ok = compare.Open(p); !ok {
-		return nil, 0, false
+// resumed is a check of both runs from the step first on, at which the test run
+// goes on. Where the ranks do not say the same of it the pass doubts.
+func resumed(check func(p *contract.Pass, c *compare.Comparison, first int)) func(*contract.Pass) {
+	return func(p *contract.Pass) {
+		if c, ok := compare.Open(p); ok {
+			if first, ok := start(p, c.Test); ok {
+				check(p, c, first)
+			}
+		}
 	}
+}
+
+// start is the step at which all ranks go on.
+func start(p *contract.Pass, r *evidence.Run) (first int, ok bool) {
 	first = -1
-	for rank := range c.Test.Header.World {
+	for rank := range r.Header.World {
 		found := false
-		for e := range c.Test.Events(rank, trace.KindResume) {
+		for e := range r.Events(rank, trace.KindResume) {
 			if found = true; first >= 0 && e.Step != first {
-				p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Step), Want: fmt.Sprint(first),
-					Message: fmt.Sprintf("rank %d goes on at step %d, other ranks at step %d", rank, e.Step, first)})
+				p.At(rank, e.Step).Report(e.Step, first, "rank %d goes on at step %d, other ranks at step %d", rank, e.Step, first)
 			}
 			first = e.Step
 		}
 		if !found {
 			p.Doubt("rank %d did not resume from a checkpoint", rank)
-			return nil, 0, false
+			return 0, false
 		}
 	}
-	if first < 1 || first >= c.Test.Config.Steps {
-		p.Doubt("the run goes on at step %d of %d", first, c.Test.Config.Steps)
-		return nil, 0, false
+	if first < 1 || first >= r.Config.Steps {
+		p.Doubt("the run goes on at step %d of %d", first, r.Config.Steps)
+		return 0, false
 	}
-	return c, first, true
+	return first, true
 }
 
 // loaded is clause 1.
-func loaded(p *contract.Pass) {
-	if c, first, ok := open(p); ok {
-		c.State(first-1, nil)
-	}
-}
+func loaded(_ *contract.Pass, c *compare.Comparison, first int) { c.State(first-1, nil) }
+
+// differs says of a scalar what is wrong with it.
+const differs = "is not the uninterrupted run's"
 
 // continued is clause 2.
-func continued(p *contract.Pass) {
-	c, first, ok := open(p)
-	if !ok {
-		return
-	}
+func continued(_ *contract.Pass, c *compare.Comparison, first int) {
 	for step := first; step < c.Test.Config.Steps; step++ {
 		c.State(step, nil)
 		for rank := range c.Test.Header.World {
-			scalar(p, c, rank, step, trace.Norm)
+			c.Scalar(step, rank, 0, trace.Norm, differs)
 			if c.LastStage(rank) {
-				scalar(p, c, rank, step, trace.Loss)
+				c.Scalar(step, rank, 0, trace.Loss, differs)
 			}
 		}
 	}
 }
 
 // counted is clause 3.
-func counted(p *contract.Pass) {
-	c, first, ok := open(p)
-	if !ok {
-		return
-	}
+func counted(p *contract.Pass, c *compare.Comparison, first int) {
+	e, known := c.Control.Scalar(0, first-1, trace.Counter)
+	want := float64(e.Value)
 	for rank := range c.Test.Header.World {
 		p.Expect(1)
-		want, ok := c.Control.Scalar(0, first-1, trace.Counter)
 		for e := range c.Test.Events(rank, trace.KindResume) {
-			if !ok {
+			if !known {
 				break
 			}
 			p.Saw(1)
-			if float64(e.Count) != float64(want.Value) {
-				p.Report(contract.Finding{Rank: rank, Step: first - 1, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(float64(want.Value)),
-					Message: fmt.Sprintf("rank %d goes on after %d optimizer steps, the uninterrupted run had taken %v", rank, e.Count, float64(want.Value))})
+			if float64(e.Count) != want {
+				p.At(rank, first-1).Report(e.Count, want,
+					"rank %d goes on after %d optimizer steps, the uninterrupted run had taken %v", rank, e.Count, want)
 			}
 		}
 		for step := first; step < c.Test.Config.Steps; step++ {
 			for _, what := range []string{trace.Counter, trace.LR, trace.Coef} {
-				scalar(p, c, rank, step, what)
+				c.Scalar(step, rank, 0, what, differs)
 			}
 		}
 	}
 }
 
-// scalar compares a rank's scalar with the uninterrupted run's.
-func scalar(p *contract.Pass, c *compare.Comparison, rank, step int, what string) {
-	p.Expect(1)
-	got, ok := c.Test.Scalar(rank, step, what)
-	want, has := c.Control.Scalar(0, step, what)
-	if !ok || !has {
-		return
-	}
-	p.Saw(1)
-	if got.Value != want.Value || got.Bits != want.Bits {
-		p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-			Message: fmt.Sprintf("%s of rank %d is not the uninterrupted run's", what, rank)})
-	}
-}
-
 // fed is clause 4.
-func fed(p *contract.Pass) {
-	c, first, ok := open(p)
-	if !ok {
-		return
-	}
-	want := sequences(c.Control, 0)
+func fed(p *contract.Pass, c *compare.Comparison, first int) {
+	control := sequences(c.Control, 0)
 	for rank := range c.Test.Header.World {
-		got := sequences(c.Test, rank)
+		test := sequences(c.Test, rank)
 		for step := first; step < c.Test.Config.Steps; step++ {
 			for _, w := range c.Test.Config.Plan.RankWorkers(c.Test.Config.Model, c.Test.At(rank).DP) {
-				p.Expect(1)
-				at := taken{step, w}
-				a, ok := got[at]
-				b, has := want[at]
-				if !ok || !has {
-					continue
-				}
-				p.Saw(1)
-				if !slices.Equal(a, b) {
-					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(a), Want: fmt.Sprint(b),
-						Message: fmt.Sprintf("logical worker %d on rank %d takes other sequences than in the uninterrupted run", w, rank)})
+				got, ok := test[taken{step, w}]
+				want, has := control[taken{step, w}]
+				if p.Found(ok && has) && !slices.Equal(got, want) {
+					p.At(rank, step).Report(got, want,
+						"logical worker %d on rank %d takes other sequences than in the uninterrupted run", w, rank)
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package ckpt
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -45,25 +44,21 @@ func refused(p *contract.Pass) {
 			found[e.What] = e
 		}
 	}
-	p.Expect(1)
-	if e, ok := found[""]; ok {
-		p.Saw(1)
-		if e.Text != "" {
-			p.Report(contract.Finding{Rank: -1, Step: e.Step, Index: -1, Got: e.Text, Message: "a checkpoint without damage is refused"})
-		}
+	if e, ok := found[""]; p.Found(ok) && e.Text != "" {
+		p.At(-1, e.Step).Report(e.Text, nil, "a checkpoint without damage is refused")
 	}
 	for _, d := range Damages() {
-		p.Expect(1)
 		e, ok := found[d.Name]
-		if !ok {
+		if !p.Found(ok) {
 			continue
 		}
-		p.Saw(1)
 		switch {
 		case e.Text == "":
-			p.Report(contract.Finding{Rank: -1, Step: e.Step, Index: -1, Want: d.File, Message: fmt.Sprintf("a checkpoint is resumed with a file that is damaged: %s, %s", d.File, d.Name)})
+			p.At(-1, e.Step).Report(nil, d.File,
+				"a checkpoint is resumed with a file that is damaged: %s, %s", d.File, d.Name)
 		case !strings.Contains(e.Text, d.File):
-			p.Report(contract.Finding{Rank: -1, Step: e.Step, Index: -1, Got: e.Text, Want: d.File, Message: fmt.Sprintf("the refusal of a damaged checkpoint (%s) does not name the file", d.Name)})
+			p.At(-1, e.Step).Report(e.Text, d.File,
+				"the refusal of a damaged checkpoint (%s) does not name the file", d.Name)
 		}
 	}
 }

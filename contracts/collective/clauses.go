@@ -28,33 +28,38 @@ type result struct {
 	ok bool // recorded
 }
 
-// read matches the events with the plan, by their order.
-func read(p *contract.Pass) (*drilled, bool) {
-	h, ok := p.History(contract.Test)
-	if !ok {
-		return nil, false
+// with is a check that is given the drill.
+func with(check func(*contract.Pass, *drilled)) func(*contract.Pass) {
+	return func(p *contract.Pass) {
+		if h, ok := p.History(contract.Test); ok {
+			if d, err := read(h); err != nil {
+				p.Doubt("%v", err)
+			} else {
+				check(p, d)
+			}
+		}
 	}
+}
+
+// read matches the events with the plan, by their order.
+func read(h *trace.History) (*drilled, error) {
 	d := &drilled{refusals: map[int]trace.Event{}}
 	if h.Header.Spec.Drill == nil {
-		p.Doubt("spec: %s: not of a drill", h.Header.Spec.Name())
-		return nil, false
+		return nil, fmt.Errorf("spec: %s: not of a drill", h.Header.Spec.Name())
 	}
 	if err := json.Unmarshal(h.Header.Spec.Drill, &d.Spec); err != nil {
-		p.Doubt("spec of the drill: %v", err)
-		return nil, false
+		return nil, fmt.Errorf("spec of the drill: %v", err)
 	}
 	if err := d.Spec.Check(); err != nil {
-		p.Doubt("%v", err)
-		return nil, false
+		return nil, err
 	}
 	if h.Header.World != d.World {
-		p.Doubt("a history of %d ranks, a drill of %d", h.Header.World, d.World)
-		return nil, false
+		return nil, fmt.Errorf("a history of %d ranks, a drill of %d", h.Header.World, d.World)
 	}
 	for rank := range d.World {
 		d.records = append(d.records, d.rank(h, rank))
 	}
-	return d, true
+	return d, nil
 }
 
 func (d *drilled) rank(h *trace.History, rank int) [][]result {
@@ -72,24 +77,18 @@ func (d *drilled) rank(h *trace.History, rank int) [][]result {
 		}
 	}
 	var out [][]result
-	for i := range d.Repeats {
+	for _, found := range events {
 		all := make([]result, len(plan))
+		// An event that is not the plan's shows that some are missing: all that
+		// follow are then of unknown operations.
+		ok := true
 		for k, rec := range plan {
 			all[k].Record = rec
-			// An event that is not the plan's shows that some are missing: all
-			// that follow are then of unknown operations.
-			if k < len(events[i]) && fits(rec, events[i][k]) {
-				all[k].Digest, all[k].Err, all[k].ok = *events[i][k].Digest, events[i][k].Text, true
-				continue
+			if ok = ok && k < len(found) && fits(rec, found[k]); ok {
+				all[k].Digest, all[k].Err, all[k].ok = *found[k].Digest, found[k].Text, true
 			}
-			for j := k + 1; j < len(plan); j++ {
-				all[j].Record = plan[j]
-			}
-			break
 		}
-		if len(events[i]) > len(plan) {
-			d.surpluses = append(d.surpluses, events[i][len(plan):]...)
-		}
+		d.surpluses = append(d.surpluses, found[min(len(plan), len(found)):]...)
 		out = append(out, all)
 	}
 	return out
@@ -99,44 +98,44 @@ func fits(rec drill.Record, e trace.Event) bool {
 	return e.Digest != nil && e.Op == rec.Op && e.Count == int64(rec.Count) && slices.Equal(e.Ranks, rec.Group)
 }
 
-// each judges the operations that choose selects against their right results.
-// Every kind of name, which choose gives, must be among them.
-func (d *drilled) each(p *contract.Pass, choose func(r drill.Record) bool) {
-	for rank := range d.records {
-		for i, all := range d.records[rank] {
-			for _, r := range all {
-				if !choose(r.Record) || (d.Algorithm != names.Tree && ordered(r.Record)) {
-					continue
-				}
-				p.Expect(1)
-				if !r.ok {
-					continue
-				}
-				p.Saw(1)
-				if err := drill.Verify(r.Record); err != nil {
-					p.Report(finding(r.Record, i, drill.Expect(r.Record), err))
+// each is a check of the operations that choose selects against their right
+// results.
+func each(choose func(d *drilled, r drill.Record) bool) func(*contract.Pass) {
+	return with(func(p *contract.Pass, d *drilled) {
+		for rank := range d.records {
+			for i, all := range d.records[rank] {
+				for _, r := range all {
+					if !choose(d, r.Record) || d.Algorithm != names.Tree && ordered(d, r.Record) || !p.Found(r.ok) {
+						continue
+					}
+					if err := drill.Verify(r.Record); r.Err != "" {
+						report(p, i, r.Record, drill.Expect(r.Record), " failed: "+err.Error())
+					} else if err != nil {
+						report(p, i, r.Record, drill.Expect(r.Record), ": wrong result")
+					}
 				}
 			}
 		}
-	}
-	for _, e := range d.surpluses {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Message: fmt.Sprintf("rank %d recorded an operation that the drill does not have: %s", e.Rank, e.Op)})
-	}
+		for _, e := range d.surpluses {
+			p.At(e.Rank, e.Step).Report(nil, nil, "rank %d recorded an operation that the drill does not have: %s", e.Rank, e.Op)
+		}
+	})
 }
 
-// ordered reports whether the result depends on the order of the ranks: of
-// additions, and of equal maxima, +0 and -0.
-func ordered(r drill.Record) bool {
+// ordered selects results that depend on the order of the ranks: of additions,
+// and of equal maxima, +0 and -0.
+func ordered(_ *drilled, r drill.Record) bool {
 	return r.Input == drill.Order && (r.Op == names.OpAllReduce || r.Op == names.OpReduceScatter)
 }
 
-func finding(r drill.Record, repeat int, want kernels.Digest, err error) contract.Finding {
-	f := contract.Finding{Rank: r.Rank, Step: repeat, Index: -1, Message: describe(r) + ": wrong result"}
-	f.Got, f.Want = text(r.Digest), text(want)
-	if r.Err != "" {
-		f.Got, f.Message = r.Err, describe(r)+" failed: "+err.Error()
+// report adds a finding about the result of an operation, which should have the
+// digest want. What is wrong with it follows the operation's description.
+func report(p *contract.Pass, repeat int, r drill.Record, want kernels.Digest, wrong string) {
+	got := r.Err
+	if got == "" {
+		got = text(r.Digest)
 	}
-	return f
+	p.At(r.Rank, repeat).Report(got, text(want), "%s%s", describe(r), wrong)
 }
 
 func text(d kernels.Digest) string {
@@ -167,59 +166,31 @@ func describe(r drill.Record) string {
 }
 
 // right is clause 1.
-func right(p *contract.Pass) {
-	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return !ordered(r) })
-	}
-}
-
-// canonical is clause 2.
-func canonical(p *contract.Pass) {
-	if d, ok := read(p); ok {
-		d.each(p, ordered)
-	}
-}
+func right(d *drilled, r drill.Record) bool { return !ordered(d, r) }
 
 // sized is clause 3.
-func sized(p *contract.Pass) {
-	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return r.Count == 0 || r.Count%len(r.Group) != 0 || r.Bounds != nil })
-	}
+func sized(_ *drilled, r drill.Record) bool {
+	return r.Count == 0 || r.Count%len(r.Group) != 0 || r.Bounds != nil
 }
 
 // grouped is clause 4.
-func grouped(p *contract.Pass) {
-	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return len(r.Group) != d.World || r.Op == names.OpBroadcast })
-	}
+func grouped(d *drilled, r drill.Record) bool {
+	return len(r.Group) != d.World || r.Op == names.OpBroadcast
 }
 
 // placed is clause 5.
-func placed(p *contract.Pass) {
-	if d, ok := read(p); ok {
-		d.each(p, func(r drill.Record) bool { return r.Op == names.OpReduceScatter || r.Op == names.OpAllGather })
-	}
+func placed(_ *drilled, r drill.Record) bool {
+	return r.Op == names.OpReduceScatter || r.Op == names.OpAllGather
 }
 
 // repeated is clause 6: digest against digest of the first time.
-func repeated(p *contract.Pass) {
-	d, ok := read(p)
-	if !ok {
-		return
-	}
+func repeated(p *contract.Pass, d *drilled) {
 	for rank := range d.records {
 		first := d.records[rank][0]
 		for i, all := range d.records[rank][1:] {
-			p.Expect(len(all))
 			for k, r := range all {
-				if !r.ok || !first[k].ok {
-					continue
-				}
-				p.Saw(1)
-				if r.Digest != first[k].Digest || r.Err != first[k].Err {
-					f := finding(r.Record, i+1, first[k].Digest, fmt.Errorf("%s", r.Err))
-					f.Message = describe(r.Record) + ": another result than the first time"
-					p.Report(f)
+				if p.Found(r.ok && first[k].ok) && (r.Digest != first[k].Digest || r.Err != first[k].Err) {
+					report(p, i+1, r.Record, first[k].Digest, ": another result than the first time")
 				}
 			}
 		}
@@ -228,27 +199,18 @@ func repeated(p *contract.Pass) {
 
 // agreed is clause 7: the results that all ranks of a group share are equal, and
 // operations that do not fit are refused everywhere.
-func agreed(p *contract.Pass) {
-	d, ok := read(p)
-	if !ok {
-		return
-	}
+func agreed(p *contract.Pass, d *drilled) {
 	for i := range d.Repeats {
 		d.agree(p, i)
 	}
 	if d.World < 2 {
 		return
 	}
-	p.Expect(d.World)
 	for rank := range d.World {
 		e, ok := d.refusals[rank]
-		if !ok {
-			continue
-		}
-		p.Saw(1)
-		if !strings.Contains(e.Text, names.Mismatch) {
-			p.Report(contract.Finding{Rank: rank, Step: 0, Index: -1, Got: e.Text, Want: names.Mismatch,
-				Message: fmt.Sprintf("rank %d was not told that the ranks called %s with different sizes", rank, e.Op)})
+		if p.Found(ok) && !strings.Contains(e.Text, names.Mismatch) {
+			p.At(rank, 0).Report(e.Text, names.Mismatch,
+				"rank %d was not told that the ranks called %s with different sizes", rank, e.Op)
 		}
 	}
 }
@@ -263,24 +225,14 @@ func (d *drilled) agree(p *contract.Pass, repeat int) {
 	firsts := map[key]drill.Record{}
 	for rank := range d.records {
 		for _, r := range d.records[rank][repeat] {
-			if !shared(r.Record) {
+			if !shared(r.Record) || !p.Found(r.ok) {
 				continue
 			}
-			p.Expect(1)
-			if !r.ok {
-				continue
-			}
-			p.Saw(1)
 			k := key{r.Seed, r.Op, fmt.Sprint(r.Group)}
-			first, seen := firsts[k]
-			if !seen {
+			if first, seen := firsts[k]; !seen {
 				firsts[k] = r.Record
-				continue
-			}
-			if r.Digest != first.Digest {
-				f := finding(r.Record, repeat, first.Digest, fmt.Errorf("%s", r.Err))
-				f.Message = describe(r.Record) + fmt.Sprintf(": another result than on rank %d", first.Rank)
-				p.Report(f)
+			} else if r.Digest != first.Digest {
+				report(p, repeat, r.Record, first.Digest, fmt.Sprintf(": another result than on rank %d", first.Rank))
 			}
 		}
 	}

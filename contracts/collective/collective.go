@@ -15,13 +15,13 @@ func Contract() *contract.Contract {
 		Statement: "Every collective of every communicator gives the right result: for all sizes, sub-groups and roots, in place and out of place, time after time, on every rank.",
 		Doc:       doc,
 		Clauses: []*contract.Clause{
-			c("1", "Inputs that add exactly in any order give the right result in every operation.", contract.Exact, right),
-			c("2", "Sums are the canonical tree over the ranks, bit for bit, signed zeros included.", contract.Exact, canonical),
-			c("3", "Vectors that are empty, that the ranks do not divide, and parts of unequal size give the right result.", contract.Exact, sized),
-			c("4", "Sub-groups, and every root of a broadcast, give the right result.", contract.Exact, grouped),
-			c("5", "In place and out of place give the right result, and nothing beside it is written.", contract.Exact, placed),
-			c("6", "The same operations on the same communicators give the same bits again.", contract.Exact, repeated),
-			c("7", "All ranks get the same result, and operations that do not fit are refused on every rank by an error that says so.", contract.Exact, agreed),
+			c("1", "Inputs that add exactly in any order give the right result in every operation.", contract.Exact, each(right)),
+			c("2", "Sums are the canonical tree over the ranks, bit for bit, signed zeros included.", contract.Exact, each(ordered)),
+			c("3", "Vectors that are empty, that the ranks do not divide, and parts of unequal size give the right result.", contract.Exact, each(sized)),
+			c("4", "Sub-groups, and every root of a broadcast, give the right result.", contract.Exact, each(grouped)),
+			c("5", "In place and out of place give the right result, and nothing beside it is written.", contract.Exact, each(placed)),
+			c("6", "The same operations on the same communicators give the same bits again.", contract.Exact, with(repeated)),
+			c("7", "All ranks get the same result, and operations that do not fit are refused on every rank by an error that says so.", contract.Exact, with(agreed)),
 		},
 	}
 }

@@ -28,92 +28,81 @@ type Comparison struct {
 	control map[string][]evidence.Holding
 }
 
-// Open reads the test run and its control. The pass doubts and ok is false where
-// one is missing, they are of different tasks, or the plan does not promise the
-// control's bits.
+// Open reads the test run and its control, which has the whole model on every
+// rank. The pass doubts and ok is false where one is missing, they are of
+// different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
-	c, ok = Part(p)
-	if ok && !c.Same {
-		p.Doubt("plan %s does not promise the bits of %s", c.Test.Config.Plan, c.Control.Config.Plan)
-		return nil, false
-	}
-	return c, ok
-}
-
-// Part is Open for clauses that judge by bounds what the plan does not promise;
-// something of the two runs must be equal.
-func Part(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = open(p); !ok {
-		return nil, false
-	}
-	test, control := c.Test.Config.Plan, c.Control.Config.Plan
-	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
-		p.Doubt("the control's plan is %s: want that of %s without stages and slices", control, test)
-		return nil, false
-	}
-	c.Same = test.SameBits(control, c.Test.Config.Model)
-	switch {
-	case c.Same:
-		c.Equal = c.Test.Config.Steps
-	case test.CanonicalActivations():
-		c.Equal = 1
-	default:
-		p.Doubt("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
-		return nil, false
-	}
-	return c, true
-}
-
-// Pair reads the test run and the single worker, whatever the plan promises.
-func Pair(p *contract.Pass) (c *Comparison, ok bool) {
-	if c, ok = open(p); !ok {
-		return nil, false
-	}
-	if c.Control.Header.World != 1 {
-		p.Doubt("the control run has %d ranks, not one", c.Control.Header.World)
-		return nil, false
-	}
-	if c.Same = c.Test.Exact(); c.Same {
-		c.Equal = c.Test.Config.Steps
-	}
-	return c, true
-}
-
-func open(p *contract.Pass) (*Comparison, bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}
+	return With(p, test, func(c *Comparison) error {
+		if err := unsplit(c); err != nil || c.Same {
+			return err
+		}
+		return fmt.Errorf("plan %s does not promise the bits of %s", test.Config.Plan, c.Control.Config.Plan)
+	})
+}
+
+// With reads the control beside the test run. The pass doubts and ok is false
+// where it is missing, of another task, or fits says why it is not what the clause
+// compares with.
+func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
 		return nil, false
 	}
-	if err := evidence.SameTask(test, control); err != nil {
+	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
+	switch {
+	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
+		c.Same, c.Equal = true, test.Config.Steps
+	case test.Config.Plan.CanonicalActivations():
+		c.Equal = 1
+	}
+	err := evidence.SameTask(test, control)
+	if err == nil {
+		err = fits(c)
+	}
+	if err != nil {
 		p.Doubt("%v", err)
 		return nil, false
 	}
-	return &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}, true
+	return c, true
+}
+
+// unsplit refuses a control without the whole model on every rank, and a plan of
+// which nothing must be equal to it.
+func unsplit(c *Comparison) error {
+	test, control := c.Test.Config.Plan, c.Control.Config.Plan
+	if d := control.Dims(); d.TP > 1 || d.PP > 1 || c.Control.Workers != c.Test.Workers {
+		return fmt.Errorf("the control's plan is %s: want that of %s without stages and slices", control, test)
+	}
+	if c.Equal == 0 {
+		return fmt.Errorf("plan %s adds the partial sums of tensor-parallel ranks in an order of its own: nothing after the first of them has the dense model's bits", test)
+	}
+	return nil
+}
+
+// single refuses a control of several ranks.
+func single(c *Comparison) error {
+	if n := c.Control.Header.World; n != 1 {
+		return fmt.Errorf("the control run has %d ranks, not one", n)
+	}
+	return nil
 }
 
 // Gradients compares, in every step in which they must be equal, the named
 // tensors' gradients: each logical worker's, before any sum over workers, and the
-// reduced one; where the plan does not promise that one, package onestep judges
+// reduced one; where the plan does not promise that one, package bounded judges
 // the step. names selects from the gradient sources, of which a tied head is one;
 // nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {
 	for step := range c.Equal {
-		for w := range c.Test.Workers {
-			if !c.Test.Busy(w) || !c.Test.Config.Evidence.Workers {
-				continue
-			}
-			for _, t := range c.Test.Sources {
-				if names == nil || names(t.Name) {
-					c.tensor(step, trace.WorkerGrad, t.Name, w)
-				}
-			}
+		for w := range c.Test.Graded() {
+			c.tensors(evidence.Named(c.Test.Sources, names), step, trace.WorkerGrad, w)
 		}
 		if c.Same {
-			c.params(step, trace.Grad, names)
+			c.tensors(evidence.Named(c.Test.Params, names), step, trace.Grad, 0)
 		}
 	}
 	if !c.Same {
@@ -135,15 +124,13 @@ func (c *Comparison) States(names func(string) bool) {
 // State compares the named parameters' weights and moments at a step.
 func (c *Comparison) State(step int, names func(string) bool) {
 	for _, what := range c.Test.State() {
-		c.params(step, what, names)
+		c.tensors(evidence.Named(c.Test.Params, names), step, what, 0)
 	}
 }
 
-func (c *Comparison) params(step int, what string, names func(string) bool) {
-	for _, t := range c.Test.Params {
-		if names == nil || names(t.Name) {
-			c.tensor(step, what, t.Name, 0)
-		}
+func (c *Comparison) tensors(all []evidence.Tensor, step int, what string, worker int) {
+	for _, t := range all {
+		c.tensor(step, what, t.Name, worker)
 	}
 }
 
@@ -252,8 +239,7 @@ func (d *difference) one(x, first evidence.Copy, want trace.Event) {
 
 func (d *difference) report(rank int, got, want trace.Event, message string) {
 	d.found++
-	f := contract.Finding{Rank: rank, Step: d.step, Tensor: d.name, Message: d.title + " " + message}
-	d.p.Report(d.Test.Fill(f, got, want))
+	d.Test.Report(d.p.At(rank, d.step).Of(d.name), got, want, "%s %s", d.title, message)
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
@@ -267,29 +253,20 @@ func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
 			}
 			for rank := range c.Test.Header.World {
 				if on == nil || on(rank) {
-					c.scalar(step, rank, what)
+					c.Scalar(step, rank, 0, what, "differs from the control's")
 				}
 			}
 		}
 	}
 }
 
-func (c *Comparison) scalar(step, rank int, what string) {
-	c.p.Expect(1)
+// Scalar compares a rank's scalar with that of a rank of the control. differs
+// says in a finding what is wrong with it.
+func (c *Comparison) Scalar(step, rank, control int, what, differs string) {
 	got, ok := c.Test.Scalar(rank, step, what)
-	want, has := c.Control.Scalar(0, step, what)
-	if !ok || !has {
-		return
-	}
-	c.p.Saw(1)
-	if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
-		c.p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-			Message: fmt.Sprintf("%s of rank %d differs from the control's", what, rank)})
-	}
+	want, has := c.Control.Scalar(control, step, what)
+	evidence.CompareScalar(c.p.At(rank, step), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
 }
 
-// LastStage reports whether a rank is on the last pipeline stage, which alone
-// has the loss.
-func (c *Comparison) LastStage(rank int) bool {
-	return c.Test.At(rank).PP == c.Test.Config.Plan.PP-1
-}
+// LastStage reports whether a rank of the test run is on the last stage.
+func (c *Comparison) LastStage(rank int) bool { return c.Test.LastStage(rank) }

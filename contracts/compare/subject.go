@@ -12,23 +12,34 @@ type Subject struct {
 	Lacks string // what is said of other plans: "has one stage"
 }
 
-// Read reads the test run alone. Of a run that is not of the subject, the pass
-// doubts.
-func (s Subject) Read(p *contract.Pass) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, contract.Test)
-	return r, ok && s.of(p, r)
+// With is a check of the test run alone. Of a run that is not of the subject, the
+// pass doubts.
+func (s Subject) With(check func(*contract.Pass, *evidence.Run)) func(*contract.Pass) {
+	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
+		if s.of(p, r) {
+			check(p, r)
+		}
+	})
 }
 
-// Part is Part for runs of the subject.
-func (s Subject) Part(p *contract.Pass) (*Comparison, bool) {
-	c, ok := Part(p)
-	return c, ok && s.of(p, c.Test)
+// WithPart is a check of the test run and its control, which has the whole model
+// on every rank; something of the two must be equal.
+func (s Subject) WithPart(check func(*contract.Pass, *Comparison)) func(*contract.Pass) {
+	return s.with(unsplit, check)
 }
 
-// Pair is Pair for runs of the subject.
-func (s Subject) Pair(p *contract.Pass) (*Comparison, bool) {
-	c, ok := Pair(p)
-	return c, ok && s.of(p, c.Test)
+// WithPair is a check of the test run and the single worker, whatever the plan
+// promises.
+func (s Subject) WithPair(check func(*contract.Pass, *Comparison)) func(*contract.Pass) {
+	return s.with(single, check)
+}
+
+func (s Subject) with(fits func(*Comparison) error, check func(*contract.Pass, *Comparison)) func(*contract.Pass) {
+	return evidence.With(func(p *contract.Pass, test *evidence.Run) {
+		if c, ok := With(p, test, fits); ok && s.of(p, test) {
+			check(p, c)
+		}
+	})
 }
 
 // of doubts a run that is not of the subject.

@@ -44,9 +44,9 @@ type Clause struct {
 	// Derivation says how the bound of a Bound clause, or of an Exact one on a plan
 	// where exactness is not on offer, is derived; empty where there is none.
 	Derivation string
-	// Check reads the evidence in p. It first calls p.Expect with the amount of
-	// evidence that the plan implies, then p.Saw for what it found, and
-	// p.Report for each violation.
+	// Check reads the evidence in p: it expects the amount of evidence that the plan
+	// implies, notes what was found and reports each violation. Compare, Found and
+	// Count do so piece by piece; Expect, Saw and Report are what they stand on.
 	Check func(p *Pass)
 }
 

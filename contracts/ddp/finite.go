@@ -3,7 +3,6 @@ package ddp
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -13,21 +12,13 @@ import (
 
 // finite is clause 7: no value anywhere is NaN or infinite; where one is, its
 // first producer is named.
-func finite(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func finite(p *contract.Pass, r *evidence.Run) {
 	recorded(p, r)
 	var bad []trace.Event
 	for e := range r.All {
-		switch {
-		case e.Kind == trace.KindDigest && !evidence.Finite(e), e.Kind == trace.KindSkip:
+		lost := e.Kind == trace.KindScalar && e.What == trace.Loss && e.Value-e.Value != 0
+		if lost || e.Kind == trace.KindDigest && !evidence.Finite(e) || e.Kind == trace.KindSkip {
 			bad = append(bad, e)
-		case e.Kind == trace.KindScalar && e.What == trace.Loss:
-			if x := float64(e.Value); math.IsNaN(x) || math.IsInf(x, 0) {
-				bad = append(bad, e)
-			}
 		}
 	}
 	if len(bad) > 0 {
@@ -40,41 +31,27 @@ func finite(p *contract.Pass) {
 // last stage.
 func recorded(p *contract.Pass, r *evidence.Run) {
 	held := r.Held()
-	see := func(step int, what, tensor string, worker int) {
-		n, complete := r.Records(held[tensor], what), 0
-		for _, c := range r.Copies(held[tensor], step, what, worker) {
-			if c.Complete() {
-				complete++
-			}
+	see := func(step int, what string, tensors []evidence.Tensor, worker int) {
+		for _, t := range tensors {
+			copies := r.Copies(held[t.Name], step, what, worker)
+			complete := slices.DeleteFunc(copies, func(c evidence.Copy) bool { return !c.Complete() })
+			p.Count(r.Records(held[t.Name], what), len(complete))
 		}
-		p.Expect(n)
-		p.Saw(min(n, complete))
 	}
-	for step := -1; step < r.Config.Steps; step++ {
-		for _, t := range r.Params {
-			for _, what := range r.State() {
-				see(step, what, t.Name, 0)
-			}
-			if step >= 0 {
-				see(step, trace.Grad, t.Name, 0)
-			}
+	for _, what := range r.State() {
+		see(-1, what, r.Params, 0)
+	}
+	for step := range r.Config.Steps {
+		for _, what := range append(r.State(), trace.Grad) {
+			see(step, what, r.Params, 0)
 		}
-		if step < 0 {
-			continue
-		}
-		for _, t := range r.Sources {
-			for w := range r.Workers {
-				if r.Busy(w) && r.Config.Evidence.Workers {
-					see(step, trace.WorkerGrad, t.Name, w)
-				}
-			}
+		for w := range r.Graded() {
+			see(step, trace.WorkerGrad, r.Sources, w)
 		}
 		for rank := range r.Header.World {
-			if r.At(rank).PP == r.Config.Plan.PP-1 {
-				p.Expect(1)
-				if _, ok := r.Scalar(rank, step, trace.Loss); ok {
-					p.Saw(1)
-				}
+			if r.LastStage(rank) {
+				_, ok := r.Scalar(rank, step, trace.Loss)
+				p.Found(ok)
 			}
 		}
 	}
@@ -87,7 +64,8 @@ func producer(p *contract.Pass, bad []trace.Event) {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(stage(a), stage(b)), cmp.Compare(a.Rank, b.Rank))
 	})
 	first := bad[0]
-	f := contract.Finding{Rank: first.Rank, Step: first.Step, Tensor: first.Tensor, Index: -1, Want: "finite"}
+	f := p.At(first.Rank, first.Step).Of(first.Tensor).Finding(nil, "finite",
+		"rank %d is the first producer of values that are not finite, in the %s", first.Rank, first.What)
 	switch {
 	case first.Kind == trace.KindSkip:
 		f.Message = fmt.Sprintf("rank %d took no step: %s", first.Rank, first.Text)
@@ -96,17 +74,10 @@ func producer(p *contract.Pass, bad []trace.Event) {
 		f.Message = fmt.Sprintf("the %s is not finite", first.What)
 	case first.What == trace.WorkerGrad:
 		f.Message = fmt.Sprintf("logical worker %d on rank %d is the first producer of values that are not finite: its gradient, before any sum over workers", first.Worker, first.Rank)
-	default:
-		f.Message = fmt.Sprintf("rank %d is the first producer of values that are not finite, in the %s", first.Rank, first.What)
 	}
 	if first.Digest != nil {
 		f.Got = fmt.Sprintf("%d elements that are not finite", first.Digest.NonFinite)
-		for i, x := range first.Data {
-			if x-x != 0 {
-				f.Index = int64(i)
-				break
-			}
-		}
+		f.Index = int64(slices.IndexFunc(first.Data, func(x float32) bool { return x-x != 0 }))
 	}
 	p.Report(f)
 }

@@ -44,8 +44,7 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.worker, b.worker), cmp.Compare(a.unit, b.unit))
 	})
 	for _, k := range alien {
-		p.Report(contract.Finding{Rank: found[k][0], Step: k.step, Index: -1,
-			Message: fmt.Sprintf("a gradient of unit %s and logical worker %d, which the plan does not have, entered the sum", k.unit, k.worker)})
+		p.At(found[k][0], k.step).Report(nil, nil, "a gradient of unit %s and logical worker %d, which the plan does not have, entered the sum", k.unit, k.worker)
 	}
 }
 
@@ -60,16 +59,14 @@ func (k leaf) check(p *contract.Pass, r *evidence.Run, holders, ranks []int) {
 	}
 	p.Expect(len(want))
 	for i, rank := range ranks { // ascending
+		at := p.At(rank, k.step)
 		switch {
-		case !slices.Contains(want, rank) && len(want) == 0:
-			p.Report(contract.Finding{Rank: rank, Step: k.step, Index: -1,
-				Message: fmt.Sprintf("a gradient of unit %s of logical worker %d, which has no sequence, entered the sum of rank %d", k.unit, k.worker, rank)})
+		case len(want) == 0:
+			at.Report(nil, nil, "a gradient of unit %s of logical worker %d, which has no sequence, entered the sum of rank %d", k.unit, k.worker, rank)
 		case !slices.Contains(want, rank):
-			p.Report(contract.Finding{Rank: rank, Step: k.step, Index: -1,
-				Message: fmt.Sprintf("the gradient of unit %s of logical worker %d entered the sum of rank %d; the plan gives the worker to rank %d", k.unit, k.worker, rank, want[0])})
+			at.Report(nil, nil, "the gradient of unit %s of logical worker %d entered the sum of rank %d; the plan gives the worker to rank %d", k.unit, k.worker, rank, want[0])
 		case i > 0 && ranks[i-1] == rank:
-			p.Report(contract.Finding{Rank: rank, Step: k.step, Index: -1,
-				Message: fmt.Sprintf("the gradient of unit %s of logical worker %d entered the sum of rank %d more than once", k.unit, k.worker, rank)})
+			at.Report(nil, nil, "the gradient of unit %s of logical worker %d entered the sum of rank %d more than once", k.unit, k.worker, rank)
 		default:
 			p.Saw(1)
 		}
@@ -101,14 +98,9 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 	}
 	want := blockReductions(r, rank, len(walk)) - 1
 	for step := range cfg.Steps {
-		p.Expect(1)
-		if passes[step] == 0 || issued[step] <= want {
-			continue
-		}
-		p.Saw(1)
-		if early[step] < want {
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(early[step]), Want: fmt.Sprintf("at least %d", want),
-				Message: fmt.Sprintf("rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)})
+		if p.Found(passes[step] > 0 && issued[step] > want) && early[step] < want {
+			p.At(rank, step).Report(early[step], fmt.Sprintf("at least %d", want),
+				"rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)
 		}
 	}
 }

@@ -14,11 +14,7 @@ import (
 
 // ordered is clause 5: all ranks of a communicator issue the same sequence of
 // collectives.
-func ordered(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func ordered(p *contract.Pass, r *evidence.Run) {
 	all := map[communicator]issued{}
 	for rank := range r.Header.World {
 		found := map[int]map[names.Axis]int{} // by step and group
@@ -39,8 +35,7 @@ func ordered(p *contract.Pass) {
 		}
 		for step := -1; step < r.Config.Steps; step++ {
 			for group, n := range least(r, rank, step) {
-				p.Expect(n)
-				p.Saw(min(n, found[step][group]))
+				p.Count(n, found[step][group])
 			}
 		}
 	}
@@ -124,7 +119,7 @@ func (g issued) add(p *contract.Pass, c communicator, e trace.Event) {
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
 func (g issued) compare(p *contract.Pass, c communicator) {
-	ranks := evidence.Ranks(g)
+	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
 		contiguous(p, c, rank, g[rank])
 	}
@@ -161,8 +156,7 @@ func describe(e trace.Event) string {
 func contiguous(p *contract.Pass, c communicator, rank int, ops map[uint64]trace.Event) {
 	for i, seq := range slices.Sorted(maps.Keys(ops)) {
 		if seq != uint64(i) {
-			p.Report(contract.Finding{Rank: rank, Step: ops[seq].Step, Index: -1,
-				Message: fmt.Sprintf("group %s: rank %d has operation %d but not %d", c, rank, seq, i)})
+			p.At(rank, ops[seq].Step).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
 			return
 		}
 	}
@@ -182,11 +176,10 @@ func (g issued) disorder(p *contract.Pass, c communicator, seq uint64, byRank ma
 		if what == common {
 			continue
 		}
-		f := contract.Finding{Rank: ranks[0], Step: g[ranks[0]][seq].Step, Index: -1, Got: what, Want: common,
-			Message: fmt.Sprintf("group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)}
-		if _, ok := g[ranks[0]][seq]; !ok {
-			f.Step = g[byRank[common][0]][seq].Step
+		e, ok := g[ranks[0]][seq]
+		if !ok {
+			e = g[byRank[common][0]][seq]
 		}
-		p.Report(f)
+		p.At(ranks[0], e.Step).Report(what, common, "group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)
 	}
 }

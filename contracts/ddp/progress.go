@@ -2,7 +2,6 @@ package ddp
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -14,11 +13,7 @@ import (
 
 // progressed is clause 6: exactly those elements changed that the reference
 // update changes, in every step and over the run.
-func progressed(p *contract.Pass) {
-	c, ok := subject.Pair(p)
-	if !ok {
-		return
-	}
+func progressed(p *contract.Pass, c *compare.Comparison) {
 	if c.Test.Exact() {
 		for step := range c.Test.Config.Steps {
 			for _, t := range c.Test.Params {
@@ -57,9 +52,8 @@ func changed(p *contract.Pass, c *compare.Comparison, step int, t evidence.Tenso
 	p.Saw(min(n, len(copies)))
 	want, slices := control[0].Event, evidence.BySlice(copies)
 	report := func(rank int, who string, got, want trace.Event, than string) {
-		p.Report(contract.Finding{Rank: rank, Step: step, Tensor: t.Name, Index: -1,
-			Got: fmt.Sprintf("%d of %d elements", got.Count, t.Len), Want: fmt.Sprintf("%d of %d elements", want.Count, t.Len),
-			Message: fmt.Sprintf("the step of %s changed other elements than %s", who, than)})
+		of := func(e trace.Event) string { return fmt.Sprintf("%d of %d elements", e.Count, t.Len) }
+		p.At(rank, step).Of(t.Name).Report(of(got), of(want), "the step of %s changed other elements than %s", who, than)
 	}
 	found := false
 	for _, s := range slices {
@@ -96,13 +90,12 @@ func unmoved(p *contract.Pass, c *compare.Comparison, t evidence.Tensor) {
 	p.Saw(min(n, len(copies)))
 	for _, x := range copies {
 		got, want := x.Event.Ranges, x.Slice(control[0].Event.Ranges)
-		if slices.Equal(got, want) {
-			continue
+		if index := firstOutside(got, want); index >= 0 {
+			f := p.At(x.Rank, last).Of(t.Name).Finding(fmt.Sprintf("%d elements unmoved", x.Event.Count), fmt.Sprintf("%d elements unmoved", length(want)),
+				"over the run other elements moved on rank %d than on the single worker", x.Rank)
+			f.Index = x.Index(index)
+			p.Report(f)
 		}
-		index := firstOutside(got, want)
-		p.Report(contract.Finding{Rank: x.Rank, Step: last, Tensor: t.Name, Index: x.Index(index),
-			Got: fmt.Sprintf("%d elements unmoved", x.Event.Count), Want: fmt.Sprintf("%d elements unmoved", length(want)),
-			Message: fmt.Sprintf("over the run other elements moved on rank %d than on the single worker", x.Rank)})
 	}
 }
 
@@ -155,9 +148,9 @@ func moved(p *contract.Pass, r *evidence.Run, m bounded.Replica, step int) {
 		got := evidence.Whole(slices)
 		d, count := difference(t.Name, s.Before[trace.Weight][t.Name], next[trace.Weight][t.Name])
 		if got.Digest == nil || count != got.Count || d != *got.Digest {
-			p.Report(contract.Finding{Rank: slices[0][0].Rank, Step: step, Tensor: t.Name, Index: -1,
-				Got: fmt.Sprintf("%d elements changed", got.Count), Want: fmt.Sprintf("%d elements", count),
-				Message: fmt.Sprintf("rank %d changed other elements than the optimizer's update of its own gradient", slices[0][0].Rank)})
+			rank := slices[0][0].Rank
+			p.At(rank, step).Of(t.Name).Report(fmt.Sprintf("%d elements changed", got.Count), fmt.Sprintf("%d elements", count),
+				"rank %d changed other elements than the optimizer's update of its own gradient", rank)
 		}
 	}
 }

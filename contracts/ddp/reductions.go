@@ -1,7 +1,6 @@
 package ddp
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -14,11 +13,7 @@ import (
 // reduced is clause 3: every logical worker's gradient enters exactly one
 // reduction per unit and step, over exactly the ranks that replicate the unit,
 // and reductions are issued while the backward pass still runs.
-func reduced(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func reduced(p *contract.Pass, r *evidence.Run) {
 	leaves(p, r)
 	if r.Config.Plan.DP < 2 {
 		return // one rank's partial sum is the whole
@@ -79,11 +74,9 @@ func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 	for step := range r.Config.Steps {
 		for _, o := range operations {
 			want, ops := len(o.elements), found[key{step, o.label}]
-			p.Expect(want)
-			p.Saw(min(want, len(ops)))
+			p.Count(want, len(ops))
 			if len(ops) > want || len(ops) < want && steps[step] && ended(r, rank, step) {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(len(ops)), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the gradient of unit %s was reduced %d times on rank %d, not %d", o.label, len(ops), rank, want)})
+				p.At(rank, step).Report(len(ops), want, "the gradient of unit %s was reduced %d times on rank %d, not %d", o.label, len(ops), rank, want)
 			}
 			o.judge(p, r, rank, ops)
 		}
@@ -102,20 +95,18 @@ func (o *operation) judge(p *contract.Pass, r *evidence.Run, rank int, ops []tra
 	var moved []int64
 	for _, e := range ops {
 		moved = append(moved, e.Count)
+		at := p.At(rank, e.Step)
 		if ranks := slices.Sorted(slices.Values(e.Ranks)); !slices.Equal(ranks, group) {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Ranks), Want: fmt.Sprint(group),
-				Message: fmt.Sprintf("the gradient of unit %s was reduced over ranks %v; ranks %v replicate it", o.label, e.Ranks, group)})
+			at.Report(e.Ranks, group, "the gradient of unit %s was reduced over ranks %v; ranks %v replicate it", o.label, e.Ranks, group)
 		}
 		if e.Op != o.op {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: e.Op, Want: o.op,
-				Message: fmt.Sprintf("the gradient of unit %s was reduced by %s, not %s", o.label, e.Op, o.op)})
+			at.Report(e.Op, o.op, "the gradient of unit %s was reduced by %s, not %s", o.label, e.Op, o.op)
 		}
 	}
 	slices.Sort(moved)
 	for i := range min(len(moved), len(o.elements)) {
 		if moved[i] != o.elements[i] && len(moved) == len(o.elements) {
-			p.Report(contract.Finding{Rank: rank, Step: ops[0].Step, Index: -1, Got: fmt.Sprint(moved[i]), Want: fmt.Sprint(o.elements[i]),
-				Message: fmt.Sprintf("a reduction of unit %s moved %d of its %d elements", o.label, moved[i], o.elements[i])})
+			p.At(rank, ops[0].Step).Report(moved[i], o.elements[i], "a reduction of unit %s moved %d of its %d elements", o.label, moved[i], o.elements[i])
 		}
 	}
 }

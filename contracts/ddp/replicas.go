@@ -13,21 +13,13 @@ import (
 )
 
 // initial is clause 1: replicas start bit-equal.
-func initial(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func initial(p *contract.Pass, r *evidence.Run) {
 	equalReplicas(p, r, -1, r.Held())
 }
 
 // updated is clause 2: after every step replicas are bit-equal, and no two
 // buffers of different ranks overlap.
-func updated(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func updated(p *contract.Pass, r *evidence.Run) {
 	apart(p, r)
 	held := r.Held()
 	for step := range r.Config.Steps {
@@ -78,9 +70,7 @@ func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []e
 			if r.Config.Plan.Dims().Group(h.Rank, names.DP)[0] != group[0] {
 				continue
 			}
-			p.Expect(1)
-			if e, ok := r.Digest(h.Rank, step, what, h.Param.Name, 0); ok {
-				p.Saw(1)
+			if e, ok := r.Digest(h.Rank, step, what, h.Param.Name, 0); p.Found(ok) {
 				copies[h.Rank] = e
 			}
 		}
@@ -93,14 +83,11 @@ func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []e
 func gathered(p *contract.Pass, r *evidence.Run, step int) {
 	first := map[string]map[int]trace.Event{} // by unit and rank
 	for rank := range r.Header.World {
-		for e := range r.Events(rank, trace.KindGather) {
-			if e.Step != step+1 || e.What != names.Use || e.Digest == nil {
-				continue
-			}
+		for e := range r.In(step+1, rank, trace.KindGather) {
 			if first[e.Unit] == nil {
 				first[e.Unit] = map[int]trace.Event{}
 			}
-			if _, again := first[e.Unit][rank]; !again {
+			if _, again := first[e.Unit][rank]; !again && e.What == names.Use && e.Digest != nil {
 				first[e.Unit][rank] = e
 			}
 		}
@@ -117,8 +104,7 @@ func gathered(p *contract.Pass, r *evidence.Run, step int) {
 						copies[rank] = e
 					}
 				}
-				p.Expect(len(group))
-				p.Saw(len(copies))
+				p.Count(len(group), len(copies))
 				bounded.Dissent(p, r, step, "gathered "+u.Name, copies)
 			}
 		}
@@ -127,21 +113,14 @@ func gathered(p *contract.Pass, r *evidence.Run, step int) {
 
 // counters compares the number of optimizer steps that ranks have taken.
 func counters(p *contract.Pass, r *evidence.Run, step int) {
-	first := -1
-	var want trace.Event
-	p.Expect(r.Header.World)
+	var first *trace.Event
 	for rank := range r.Header.World {
 		e, ok := r.Scalar(rank, step, trace.Counter)
-		if !ok {
-			continue
+		if ok && first == nil {
+			first = &e
 		}
-		p.Saw(1)
-		if first < 0 {
-			first, want = rank, e
-		}
-		if e.Value != want.Value {
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(e.Value), Want: fmt.Sprint(want.Value),
-				Message: fmt.Sprintf("rank %d has taken %v optimizer steps, rank %d %v", rank, e.Value, first, want.Value)})
+		if p.Found(ok) && e.Value != first.Value {
+			p.At(rank, step).Report(e.Value, first.Value, "rank %d has taken %v optimizer steps, rank %d %v", rank, e.Value, first.Rank, first.Value)
 		}
 	}
 }
@@ -165,9 +144,8 @@ func apart(p *contract.Pass, r *evidence.Run) {
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if a.Span.Overlaps(*b.Span) {
-				p.Report(contract.Finding{Rank: a.Rank, Step: -1, Index: -1,
-					Got:     fmt.Sprintf("[0x%x,0x%x)", a.Span.Lo, a.Span.Hi),
-					Message: fmt.Sprintf("the %s buffer of rank %d shares memory with the %s buffer of rank %d", a.What, a.Rank, b.What, b.Rank)})
+				p.At(a.Rank, -1).Report(fmt.Sprintf("[0x%x,0x%x)", a.Span.Lo, a.Span.Hi), nil,
+					"the %s buffer of rank %d shares memory with the %s buffer of rank %d", a.What, a.Rank, b.What, b.Rank)
 			}
 		}
 	}

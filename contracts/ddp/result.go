@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -9,11 +10,7 @@ import (
 // single is clause 4: the result is that of the single worker on the same
 // global batch; where the plan does not promise its bits, every step is judged
 // from the plan's own weights.
-func single(p *contract.Pass) {
-	c, ok := subject.Pair(p)
-	if !ok {
-		return
-	}
+func single(p *contract.Pass, c *compare.Comparison) {
 	if !c.Test.Exact() {
 		bounded.Judge(p, c.Test, nil)
 		c.Scalars(nil, trace.LR)

@@ -1,9 +1,10 @@
 package ddp
 
 import (
-	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -11,20 +12,14 @@ import (
 
 // covered is clause 8: the data shards of the ranks are disjoint and cover the
 // batch.
-func covered(p *contract.Pass) {
-	c, ok := subject.Pair(p)
-	if !ok {
-		return
-	}
+func covered(p *contract.Pass, c *compare.Comparison) {
 	r, all := c.Test, c.Test.Config.Sequences
 	for step := range r.Config.Steps {
 		want := batchOf(c.Control, []int{0}, step)
-		p.Expect(all)
-		p.Saw(min(all, want.size()))
+		p.Count(all, want.size())
 		for _, group := range r.Groups() {
 			got := batchOf(r, group, step)
-			p.Expect(all)
-			p.Saw(min(all, got.size()))
+			p.Count(all, got.size())
 			if want.size() == all {
 				shards(p, r, group, step, got, want)
 				tokens(p, r, group, step, got, want)
@@ -54,10 +49,7 @@ func batchOf(r *evidence.Run, group []int, step int) batch {
 	b := batch{ids: map[int64][]piece{}, complete: true}
 	for _, rank := range group {
 		micros := 0
-		for e := range r.Events(rank, trace.KindData) {
-			if e.Step != step {
-				continue
-			}
+		for e := range r.In(step, rank, trace.KindData) {
 			micros++
 			b.valid += e.Count
 			for _, id := range e.IDs {
@@ -72,41 +64,32 @@ func batchOf(r *evidence.Run, group []int, step int) batch {
 }
 
 func shards(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
-	for _, id := range sortedKeys(got.ids) {
-		at := got.ids[id]
-		if len(at) > 1 {
-			p.Report(contract.Finding{Rank: at[1].rank, Step: step, Index: -1, Got: fmt.Sprint(len(at)), Want: "1",
-				Message: fmt.Sprintf("sequence %d was taken %d times: by worker %d on rank %d and worker %d on rank %d", id, len(at), at[0].worker, at[0].rank, at[1].worker, at[1].rank)})
+	for _, id := range slices.Sorted(maps.Keys(got.ids)) {
+		by := got.ids[id]
+		if len(by) > 1 {
+			p.At(by[1].rank, step).Report(len(by), 1,
+				"sequence %d was taken %d times: by worker %d on rank %d and worker %d on rank %d", id, len(by), by[0].worker, by[0].rank, by[1].worker, by[1].rank)
 		}
-		for _, x := range at {
+		for _, x := range by {
 			if x.worker < 0 || x.worker >= r.Workers || r.Owner(x.worker) != r.At(x.rank).DP {
-				p.Report(contract.Finding{Rank: x.rank, Step: step, Index: -1,
-					Message: fmt.Sprintf("rank %d computed logical worker %d, which the plan does not give it", x.rank, x.worker)})
+				p.At(x.rank, step).Report(nil, nil, "rank %d computed logical worker %d, which the plan does not give it", x.rank, x.worker)
 			}
 		}
-		ref, ok := want.ids[id]
-		if !ok {
-			p.Report(contract.Finding{Rank: at[0].rank, Step: step, Index: -1,
-				Message: fmt.Sprintf("sequence %d is not in the batch of the single worker", id)})
-			continue
-		}
-		if r.Exact() && ref[0].worker != at[0].worker {
-			p.Report(contract.Finding{Rank: at[0].rank, Step: step, Index: -1, Got: fmt.Sprint(at[0].worker), Want: fmt.Sprint(ref[0].worker),
-				Message: fmt.Sprintf("sequence %d went to logical worker %d, not %d", id, at[0].worker, ref[0].worker)})
+		if ref, ok := want.ids[id]; !ok {
+			p.At(by[0].rank, step).Report(nil, nil, "sequence %d is not in the batch of the single worker", id)
+		} else if r.Exact() && ref[0].worker != by[0].worker {
+			p.At(by[0].rank, step).Report(by[0].worker, ref[0].worker, "sequence %d went to logical worker %d, not %d", id, by[0].worker, ref[0].worker)
 		}
 	}
-	missing(p, r, group, step, got, want)
+	missing(p, group, step, got, want)
 }
 
 // missing reports sequences that no rank took. What a rank did not record is a
 // matter of evidence, not of data.
-func missing(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
-	if !got.complete {
-		return
-	}
-	for _, id := range sortedKeys(want.ids) {
-		if _, ok := got.ids[id]; !ok {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Message: fmt.Sprintf("none of ranks %v took sequence %d of the batch", group, id)})
+func missing(p *contract.Pass, group []int, step int, got, want batch) {
+	for _, id := range slices.Sorted(maps.Keys(want.ids)) {
+		if _, ok := got.ids[id]; !ok && got.complete {
+			p.At(-1, step).Report(nil, nil, "none of ranks %v took sequence %d of the batch", group, id)
 		}
 	}
 }
@@ -116,24 +99,12 @@ func missing(p *contract.Pass, r *evidence.Run, group []int, step int, got, want
 func tokens(p *contract.Pass, r *evidence.Run, group []int, step int, got, want batch) {
 	p.Expect(len(group))
 	for _, rank := range group {
-		for e := range r.Events(rank, trace.KindTokens) {
-			if e.Step != step {
-				continue
-			}
+		for e := range r.In(step, rank, trace.KindTokens) {
 			p.Saw(1)
 			if got.size() == r.Config.Sequences && e.Count != got.valid || e.Count != want.valid {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want.valid),
-					Message: fmt.Sprintf("rank %d counts %d valid tokens in the global batch; the ranks took %d, the single worker %d", rank, e.Count, got.valid, want.valid)})
+				p.At(rank, step).Report(e.Count, want.valid,
+					"rank %d counts %d valid tokens in the global batch; the ranks took %d, the single worker %d", rank, e.Count, got.valid, want.valid)
 			}
 		}
 	}
-}
-
-func sortedKeys[T any](m map[int64]T) []int64 {
-	var out []int64
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -3,8 +3,8 @@ package ddp_test
 import (
 	"testing"
 
-	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest/transcript"
+	"github.com/lockstep-ml/lockstep/contracts/ddp"
 )
 
 // TestTranscripts judges histories written by hand.

@@ -2,7 +2,6 @@ package det
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,15 +21,7 @@ const GoldenPrefix = "golden "
 const OneThread contract.Role = "one thread"
 
 // same is clause 1: every digest and every scalar of two runs.
-func same(p *contract.Pass) {
-	a, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
-	b, ok := evidence.Read(p, contract.Again)
-	if !ok {
-		return
-	}
+func same(p *contract.Pass, a, b *evidence.Run) {
 	if a.Header.Spec.String() != b.Header.Spec.String() {
 		p.Doubt("the second run is of another configuration")
 		return
@@ -90,19 +81,18 @@ func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.
 		if owed(x) {
 			p.Saw(1)
 		}
-		d := difference{contract.Finding{Rank: rank, Step: x.Step, Tensor: x.Tensor, Index: -1}, 1}
+		d, at := difference{stage: 1}, p.At(rank, x.Step).Of(x.Tensor)
 		if x.What == trace.WorkerGrad {
 			d.stage = 0
 		}
 		switch {
 		case !alignable(x, y):
-			d.Message = fmt.Sprintf("rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
+			d.Finding = at.Finding(nil, nil,
+				"rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
 		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
-			d.Got, d.Want = fmt.Sprint(float64(y.Value)), fmt.Sprint(float64(x.Value))
-			d.Message = fmt.Sprintf("rank %d: %s is another in the second run", rank, x.What)
+			d.Finding = at.Finding(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
 		case x.Kind != trace.KindScalar && x.Kind != trace.KindSkip && !evidence.Same(x, y):
-			d.Finding = b.Fill(d.Finding, y, x)
-			d.Message = fmt.Sprintf("rank %d: %s %s is another in the second run", rank, x.Kind, x.What)
+			d.Finding = b.Fill(at.Finding(nil, nil, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What), y, x)
 		default:
 			continue
 		}
@@ -127,15 +117,7 @@ func alignable(x, y trace.Event) bool {
 
 // other is clause 2: with another seed all initial matrices and biases, and the
 // fingerprints of all steps, are others.
-func other(p *contract.Pass) {
-	a, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
-	b, ok := evidence.Read(p, contract.Other)
-	if !ok {
-		return
-	}
+func other(p *contract.Pass, a, b *evidence.Run) {
 	if a.Config.Seed == b.Config.Seed {
 		p.Doubt("both runs have seed %d", a.Config.Seed)
 		return
@@ -144,39 +126,29 @@ func other(p *contract.Pass) {
 		if strings.HasSuffix(t.Name, "norm.weight") {
 			continue // 1 whatever the seed
 		}
-		p.Expect(1)
 		x, ok1 := a.Logical(-1, trace.Weight, t.Name, 0)
 		y, ok2 := b.Logical(-1, trace.Weight, t.Name, 0)
-		if !ok1 || !ok2 {
-			continue
-		}
-		p.Saw(1)
-		if *x.Digest == *y.Digest {
-			p.Report(contract.Finding{Rank: -1, Step: -1, Tensor: t.Name, Index: -1,
-				Message: fmt.Sprintf("initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+		if p.Found(ok1 && ok2) && *x.Digest == *y.Digest {
+			p.At(-1, -1).Of(t.Name).Report(nil, nil, "initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
 	for step := range a.Config.Steps {
-		p.Expect(1)
-		x, err1 := spec.FingerprintAt(a.History, step)
-		y, err2 := spec.FingerprintAt(b.History, step)
-		if err1 != nil || err2 != nil {
-			continue
-		}
-		p.Saw(1)
-		if x == y {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: y.String(),
-				Message: fmt.Sprintf("the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)})
+		if x, y, ok := fingerprints(p, a, b, step); ok && x == y {
+			p.At(-1, step).Report(y, nil, "the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
 }
 
+// fingerprints are those of two runs after a step, expected as one piece of
+// evidence.
+func fingerprints(p *contract.Pass, a, b *evidence.Run, step int) (x, y spec.Fingerprint, ok bool) {
+	x, err1 := spec.FingerprintAt(a.History, step)
+	y, err2 := spec.FingerprintAt(b.History, step)
+	return x, y, p.Found(err1 == nil && err2 == nil)
+}
+
 // fingerprinted is clause 3.
-func fingerprinted(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func fingerprinted(p *contract.Pass, r *evidence.Run) {
 	name, ok := strings.CutPrefix(p.Case, GoldenPrefix)
 	if !ok {
 		p.Doubt("case %q is no golden run", p.Case)
@@ -200,23 +172,17 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
 	}
 	for step := range min(r.Config.Steps, len(g.Steps)) {
-		p.Expect(2)
-		if coef, ok := r.Scalar(0, step, trace.Coef); ok {
-			p.Saw(1)
-			if want := slices.Contains(g.Clipped, step); (coef.Value < 1) != want {
-				p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: fmt.Sprint(coef.Value < 1), Want: fmt.Sprint(want),
-					Message: "the gradient is clipped in another step than in the golden run"})
-			}
-		}
-		f, err := spec.FingerprintAt(r.History, step)
-		if err != nil {
+		at := p.At(-1, step)
+		coef, ok := r.Scalar(0, step, trace.Coef)
+		contract.Compare(at, ok, coef.Value < 1, slices.Contains(g.Clipped, step),
+			"the gradient is clipped in another step than in the golden run")
+		got, err := spec.FingerprintAt(r.History, step)
+		if !p.Found(err == nil) {
 			p.Doubt("%v", err)
 			return
 		}
-		p.Saw(1)
-		if f != g.Steps[step] {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: f.String(), Want: g.Steps[step].String(),
-				Message: fmt.Sprintf("the %s of golden run %s differs", differing(f, g.Steps[step]), g.Name)})
+		if want := g.Steps[step]; got != want {
+			at.Report(got, want, "the %s of golden run %s differs", differing(got, want), g.Name)
 			return
 		}
 	}
@@ -238,11 +204,7 @@ func differing(a, b spec.Fingerprint) string {
 }
 
 // invariant is clause 4: all runs of the case have the test's fingerprints.
-func invariant(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func invariant(p *contract.Pass, r *evidence.Run) {
 	roles := slices.DeleteFunc(slices.Sorted(maps.Keys(p.Histories)), func(x contract.Role) bool { return x == contract.Test })
 	if len(roles) == 0 {
 		p.Doubt("there is one run only")
@@ -261,18 +223,8 @@ func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
 		return
 	}
 	for step := range a.Config.Steps {
-		p.Expect(1)
-		x, err1 := spec.FingerprintAt(a.History, step)
-		y, err2 := spec.FingerprintAt(b.History, step)
-		if err1 != nil || err2 != nil {
-			continue
-		}
-		p.Saw(1)
-		if x != y {
-			f := contract.Finding{Rank: -1, Step: step, Index: -1, Got: y.String(), Want: x.String(),
-				Message: fmt.Sprintf("the %s of the run %q differs from that of one rank", differing(y, x), role)}
-			f.Tensor = first(a, b, step)
-			p.Report(f)
+		if x, y, ok := fingerprints(p, a, b, step); ok && x != y {
+			p.At(-1, step).Of(first(a, b, step)).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
 			return
 		}
 	}

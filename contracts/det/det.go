@@ -2,7 +2,10 @@
 // and everywhere.
 package det
 
-import "github.com/lockstep-ml/lockstep/contracts/contract"
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+)
 
 // Contract is C-DET-001.
 func Contract() *contract.Contract {
@@ -16,15 +19,15 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses: []*contract.Clause{
 			c("1", "A run gives the same bits again.",
-				"digest, changed, scalar of the test run and of the same run again", same),
+				"digest, changed, scalar of the test run and of the same run again", evidence.WithBoth(contract.Again, same)),
 			c("2", "Another seed gives other weights.",
-				"digest (weight) of the test run and of a run with another seed", other),
+				"digest (weight) of the test run and of a run with another seed", evidence.WithBoth(contract.Other, other)),
 			c("3", "The fingerprint of every step is the golden one.",
-				"digest (weight, moments), scalar (loss, coef); golden/fingerprints", fingerprinted),
+				"digest (weight, moments), scalar (loss, coef); golden/fingerprints", evidence.With(fingerprinted)),
 			c("4", "Plans and thread counts do not change the fingerprint.",
-				"digest (weight, moments), scalar (loss) of runs on several plans and with one thread", invariant),
+				"digest (weight, moments), scalar (loss) of runs on several plans and with one thread", evidence.With(invariant)),
 			c("5", "The learning rate of every optimizer step is the recorded one, through warm-up and cosine to beyond the horizon.",
-				"scalar (lr); golden/schedules", scheduled),
+				"scalar (lr); golden/schedules", evidence.With(scheduled)),
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package det
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -14,11 +13,7 @@ import (
 const SchedulePrefix = "schedule "
 
 // scheduled is clause 5: every rank has the recorded learning rate in every step.
-func scheduled(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func scheduled(p *contract.Pass, r *evidence.Run) {
 	name, ok := strings.CutPrefix(p.Case, SchedulePrefix)
 	if !ok {
 		p.Doubt("case %q runs no recorded schedule", p.Case)
@@ -35,16 +30,9 @@ func scheduled(p *contract.Pass) {
 	}
 	for step, want := range s.Rates {
 		for rank := range r.Header.World {
-			p.Expect(1)
 			e, ok := r.Scalar(rank, step, trace.LR)
-			if !ok {
-				continue
-			}
-			p.Saw(1)
-			if float64(e.Value) != want {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the learning rate of rank %d is not the recorded one of schedule %s", rank, name)})
-			}
+			contract.Compare(p.At(rank, step), ok, float64(e.Value), want,
+				"the learning rate of rank %d is not the recorded one of schedule %s", rank, name)
 		}
 	}
 }

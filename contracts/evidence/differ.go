@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -15,7 +16,7 @@ import (
 // holds), and out lists the other ranks, ascending. A copy with elements that
 // are not finite always dissents. The events are by rank.
 func Dissent(copies map[int]trace.Event) (ref int, out []int) {
-	ranks := Ranks(copies)
+	ranks := slices.Sorted(maps.Keys(copies))
 	votes := -1
 	for _, r := range ranks {
 		n := 0
@@ -36,16 +37,6 @@ func Dissent(copies map[int]trace.Event) (ref int, out []int) {
 	return ref, out
 }
 
-// Ranks are the keys of a map by rank, ascending.
-func Ranks[T any](m map[int]T) []int {
-	var out []int
-	for r := range m {
-		out = append(out, r)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // Bits writes a float32 as bits and as a decimal.
 func Bits(b uint32) string {
 	return fmt.Sprintf("0x%08x (%v)", b, math.Float32frombits(b))
@@ -56,9 +47,8 @@ func Bits(b uint32) string {
 // found when they descended to it, else the two digests.
 func (r *Run) Fill(f contract.Finding, got, want trace.Event) contract.Finding {
 	f.Index = -1
-	if i := firstDifference(got.Data, want.Data); i >= 0 {
-		f.Index, f.Got, f.Want = int64(i), Bits(kernels.Bits(got.Data[i])), Bits(kernels.Bits(want.Data[i]))
-		return f
+	if i := FirstDifference(got.Data, want.Data); i >= 0 {
+		return element(f, i, got.Data, want.Data)
 	}
 	for e := range r.Events(f.Rank, trace.KindDiff) {
 		if e.Step == f.Step && e.Tensor == f.Tensor && (e.What == "" || e.What == got.What) {
@@ -70,7 +60,14 @@ func (r *Run) Fill(f contract.Finding, got, want trace.Event) contract.Finding {
 	return f
 }
 
-func firstDifference(a, b []float32) int {
+func element(f contract.Finding, i int, got, want []float32) contract.Finding {
+	f.Index, f.Got, f.Want = int64(i), Bits(kernels.Bits(got[i])), Bits(kernels.Bits(want[i]))
+	return f
+}
+
+// FirstDifference is the first element whose bits differ, of those that both
+// have; -1 where there is none.
+func FirstDifference(a, b []float32) int {
 	for i := range min(len(a), len(b)) {
 		if kernels.Bits(a[i]) != kernels.Bits(b[i]) {
 			return i

@@ -12,11 +12,15 @@ import (
 
 // Groups lists the data-parallel groups: the world ranks that hold replicas, or
 // shares, of the same model parts, one group per model-parallel place.
-func (r *Run) Groups() [][]int {
+func (r *Run) Groups() [][]int { return r.Along(names.DP) }
+
+// Along lists the groups of an axis, each in the order of the axis, by their
+// first ranks. Along the pipeline's axis they are the pipelines, stage by stage.
+func (r *Run) Along(axis names.Axis) [][]int {
 	var out [][]int
 	for rank := range r.Header.World {
-		if r.At(rank).DP == 0 {
-			out = append(out, r.Config.Plan.Dims().Group(rank, names.DP))
+		if g := r.Config.Plan.Dims().Group(rank, axis); g[0] == rank {
+			out = append(out, g)
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ package evidence
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -18,6 +19,14 @@ type Tensor struct {
 	Name string
 	Unit string // sharding unit
 	Len  int64  // elements of the logical tensor
+}
+
+// Named are the tensors whose names a function selects; nil selects all.
+func Named(all []Tensor, names func(string) bool) []Tensor {
+	if names == nil {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t Tensor) bool { return !names(t.Name) })
 }
 
 // Run is a training history with what its spec implies.
@@ -102,7 +111,7 @@ func (r *Run) index() {
 		switch e.Kind {
 		case trace.KindDigest:
 			if e.Digest != nil {
-				r.digests[k] = add(r.digests[k], e)
+				r.digests[k] = Add(r.digests[k], e)
 			}
 			if e.Data != nil {
 				r.captured[k] = append(r.captured[k], e)
@@ -119,9 +128,10 @@ func (r *Run) index() {
 	}
 }
 
-// add joins two digests of one tensor on one rank: parts of it add up. A tensor
-// that is recorded twice thereby has a count that fits nothing.
-func add(sum, e trace.Event) trace.Event {
+// Add joins two digests of one tensor: parts of it add up. A tensor that a rank
+// recorded twice thereby has a count that fits nothing. Added to nothing, the zero
+// event, e stays as it is.
+func Add(sum, e trace.Event) trace.Event {
 	if sum.Digest == nil {
 		return e
 	}
@@ -145,7 +155,7 @@ func (r *Run) Digest(rank, step int, what, tensor string, worker int) (trace.Eve
 func (r *Run) Logical(step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
 	for rank := range r.Header.World {
 		if e, has := r.digests[about{rank, step, what, tensor, worker}]; has && e.Once {
-			sum, ok = add(sum, e), true
+			sum, ok = Add(sum, e), true
 		}
 	}
 	return sum, ok
@@ -158,10 +168,21 @@ func (r *Run) Scalar(rank, step int, what string) (trace.Event, bool) {
 }
 
 // Events yields the events of one kind and rank, in their order.
-func (r *Run) Events(rank int, kind trace.Kind) func(func(trace.Event) bool) {
+func (r *Run) Events(rank int, kind trace.Kind) iter.Seq[trace.Event] {
 	return func(yield func(trace.Event) bool) {
 		for _, e := range r.Ranks[rank] {
 			if e.Kind == kind && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// In yields the events of one kind and rank in one step, in their order.
+func (r *Run) In(step, rank int, kind trace.Kind) iter.Seq[trace.Event] {
+	return func(yield func(trace.Event) bool) {
+		for e := range r.Events(rank, kind) {
+			if e.Step == step && !yield(e) {
 				return
 			}
 		}
@@ -180,9 +201,25 @@ func (r *Run) Moments() []string {
 // State names what every replica holds per element: weights and moments.
 func (r *Run) State() []string { return append([]string{trace.Weight}, r.Moments()...) }
 
-// Busy reports whether a logical worker has sequences in every step: worker w
-// takes sequences w, w+W, w+2W, ... of the batch.
-func (r *Run) Busy(worker int) bool { return worker < min(r.Workers, r.Config.Sequences) }
+// Working is the number of logical workers that have sequences in every step, the
+// first ones: worker w takes sequences w, w+W, w+2W, ... of the batch.
+func (r *Run) Working() int { return min(r.Workers, r.Config.Sequences) }
+
+// Busy reports whether a logical worker is one of these.
+func (r *Run) Busy(worker int) bool { return worker < r.Working() }
+
+// Graded is the number of logical workers whose own gradients the run records:
+// all that have sequences, or none.
+func (r *Run) Graded() int {
+	if !r.Config.Evidence.Workers {
+		return 0
+	}
+	return r.Working()
+}
+
+// LastStage reports whether a rank is on the last pipeline stage, which alone
+// has the loss.
+func (r *Run) LastStage(rank int) bool { return r.At(rank).PP == r.Config.Plan.Dims().PP-1 }
 
 // Owner is the data-parallel rank that computes a logical worker.
 func (r *Run) Owner(worker int) int { return r.owners[worker] }

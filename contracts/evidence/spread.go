@@ -69,7 +69,7 @@ func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
 		case e.Count == int64(h.Param.Len()):
 			out = append(out, Copy{h, e})
 		case shared:
-			out[i].Event = add(out[i].Event, e)
+			out[i].Event = Add(out[i].Event, e)
 		default:
 			shares[at] = len(out)
 			out = append(out, Copy{h, e})
@@ -98,16 +98,23 @@ func (r *Run) Shared(what string) bool {
 // BySlice groups copies of one tensor by the slice that they cover, in the order
 // of the slices.
 func BySlice(copies []Copy) [][]Copy {
-	sorted := slices.Clone(copies)
-	slices.SortStableFunc(sorted, func(a, b Copy) int {
-		return cmp.Or(cmp.Compare(a.Param.R.Lo, b.Param.R.Lo), cmp.Compare(a.Param.C.Lo, b.Param.C.Lo), cmp.Compare(a.Rank, b.Rank))
+	return Grouped(copies, func(a, b Copy) int {
+		x, y := a.Param, b.Param
+		return cmp.Or(cmp.Compare(x.R.Lo, y.R.Lo), cmp.Compare(x.C.Lo, y.C.Lo), cmp.Compare(x.R.Hi, y.R.Hi), cmp.Compare(x.C.Hi, y.C.Hi))
 	})
-	var out [][]Copy
-	for i, c := range sorted {
-		if i == 0 || c.Param.R != sorted[i-1].Param.R || c.Param.C != sorted[i-1].Param.C {
+}
+
+// Grouped sorts and groups what an order holds for equal; within a group all
+// stay in their order.
+func Grouped[T any](all []T, order func(a, b T) int) [][]T {
+	var out [][]T
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, order)
+	for i, x := range sorted {
+		if i == 0 || order(sorted[i-1], x) != 0 {
 			out = append(out, nil)
 		}
-		out[len(out)-1] = append(out[len(out)-1], c)
+		out[len(out)-1] = append(out[len(out)-1], x)
 	}
 	return out
 }
@@ -117,7 +124,7 @@ func BySlice(copies []Copy) [][]Copy {
 func Whole(groups [][]Copy) trace.Event {
 	var sum trace.Event
 	for _, g := range groups {
-		sum = add(sum, g[0].Event)
+		sum = Add(sum, g[0].Event)
 	}
 	return sum
 }

@@ -11,11 +11,7 @@ import (
 )
 
 // agreed is clause 1: one norm and one coefficient on all ranks.
-func agreed(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func agreed(p *contract.Pass, r *evidence.Run) {
 	for step := range r.Config.Steps {
 		var first []trace.Event // norm and coefficient of the first rank that recorded them
 		for rank := range r.Header.World {
@@ -29,16 +25,15 @@ func agreed(p *contract.Pass) {
 			if first == nil {
 				first = []trace.Event{norm, coef}
 			}
-			other := fmt.Sprintf("is not that of rank %d", first[0].Rank)
-			report := func(what string, got, want trace.Float, why string) {
-				if !equal(float64(got), float64(want)) {
-					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got)), Want: fmt.Sprint(float64(want)),
-						Message: fmt.Sprintf("the %s of rank %d %s", what, rank, why)})
+			check := func(what string, got, want trace.Float, why string) {
+				if got, want := float64(got), float64(want); !equal(got, want) {
+					p.At(rank, step).Report(got, want, "the %s of rank %d %s", what, rank, why)
 				}
 			}
-			report("norm", norm.Value, first[0].Value, other)
-			report("coefficient", coef.Value, first[1].Value, other)
-			report("coefficient", coef.Value, trace.Float(coefficient(float64(norm.Value), r.Config.Optimizer.Clip)), "does not follow from its norm")
+			other := fmt.Sprintf("is not that of rank %d", first[0].Rank)
+			check("norm", norm.Value, first[0].Value, other)
+			check("coefficient", coef.Value, first[1].Value, other)
+			check("coefficient", coef.Value, coefficient(norm.Value, r.Config.Optimizer.Clip), "does not follow from its norm")
 		}
 	}
 }
@@ -47,42 +42,23 @@ func agreed(p *contract.Pass) {
 func equal(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
 // coefficient brings a gradient of a norm down to clip; 0 clips nothing.
-func coefficient(norm, clip float64) float64 {
-	if c := clip / (norm + 1e-6); clip > 0 && c < 1 {
-		return c
+func coefficient(norm trace.Float, clip float64) trace.Float {
+	if c := clip / (float64(norm) + 1e-6); clip > 0 && c < 1 {
+		return trace.Float(c)
 	}
 	return 1
 }
 
 // measured is clause 2: the norm is that of the whole gradient.
-func measured(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
-	control, ok := evidence.Read(p, contract.Control)
-	if !ok {
-		return
-	}
+func measured(p *contract.Pass, r, control *evidence.Run) {
 	for step := range r.Config.Steps {
 		if finite, known := finite(r, step); known && !finite {
 			continue // of no norm
 		}
-		p.Expect(r.Header.World)
 		want, how, ok := norm(r, control, step)
-		if !ok {
-			continue
-		}
 		for rank := range r.Header.World {
-			got, ok := r.Scalar(rank, step, trace.Norm)
-			if !ok {
-				continue
-			}
-			p.Saw(1)
-			if float64(got.Value) != want {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the norm of rank %d is not that of %s", rank, how)})
-			}
+			got, has := r.Scalar(rank, step, trace.Norm)
+			contract.Compare(p.At(rank, step), ok && has, float64(got.Value), want, "the norm of rank %d is not that of %s", rank, how)
 		}
 	}
 }
@@ -120,16 +96,21 @@ func norm(test, control *evidence.Run, step int) (x float64, how string, ok bool
 	return float64(e.Value), "the single worker, whose gradient it has", ok
 }
 
-// elements are those of the reduced gradient, each logical parameter once, in no
-// order.
-func elements(r *evidence.Run, step int) ([][]float32, bool) {
-	var out [][]float32
+// elements are those of the reduced gradient, each logical parameter once.
+func elements(r *evidence.Run, step int) (map[string][]float32, bool) {
+	return captured(r, func(name string) (trace.Event, bool) { return r.Logical(step, trace.Grad, name, 0) })
+}
+
+// captured are the elements of all parameters, by name, in the digests that a
+// function gives.
+func captured(r *evidence.Run, digest func(name string) (trace.Event, bool)) (map[string][]float32, bool) {
+	out := map[string][]float32{}
 	for _, t := range r.Params {
-		e, ok := r.Logical(step, trace.Grad, t.Name, 0)
+		e, ok := digest(t.Name)
 		if !ok || int64(len(e.Data)) != t.Len {
 			return nil, false
 		}
-		out = append(out, e.Data)
+		out[t.Name] = e.Data
 	}
 	return out, true
 }
@@ -140,7 +121,7 @@ const exactBits = 320 + 298
 
 // root is the square root of the exact sum of squares, rounded to float64 before
 // and after the root.
-func root(all [][]float32) float64 {
+func root(all map[string][]float32) float64 {
 	sum, square := new(big.Float).SetPrec(exactBits), new(big.Float).SetPrec(64)
 	for _, x := range all {
 		for _, v := range x {

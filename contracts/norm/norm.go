@@ -5,6 +5,7 @@ package norm
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
 )
 
 // Contract is C-NORM-001.
@@ -19,15 +20,15 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses: []*contract.Clause{
 			c("1", "All ranks have one norm and one clipping coefficient, clip/(norm+1e-6) where that is below 1.",
-				"scalar (norm, coef)", agreed),
+				"scalar (norm, coef)", evidence.With(agreed)),
 			c("2", "The norm is the root of the exact sum of squares of the reduced gradient, each logical parameter once.",
-				"scalar (norm); digest (grad) with elements, of the test or the control run", measured),
+				"scalar (norm); digest (grad) with elements, of the test or the control run", evidence.WithBoth(contract.Control, measured)),
 			c("3", "Where the reduced gradient is not finite no rank steps: weights, moments and step counters stay; elsewhere every rank steps.",
-				"digest (grad, weight, moments), scalar (norm, counter), skip", decided),
+				"digest (grad, weight, moments), scalar (norm, counter), skip", evidence.With(decided)),
 			c("4", "After a skipped step the run goes on: counter and learning rate count optimizer steps, and every step is the optimizer's, bit for bit the one of a single worker that skipped the same step.",
 				"scalar (counter, lr), digest (weight, moments); elements of the control run", resumed),
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
-				"digest (grad.worker) of the test and the control run", named),
+				"digest (grad.worker) of the test and the control run", evidence.WithBoth(contract.Control, named)),
 		},
 		Judges: compare.Canonical,
 	}

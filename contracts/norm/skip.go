@@ -1,52 +1,40 @@
 package norm
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // decided is clause 3: a gradient that is not finite moves nobody, any other
 // moves all.
-func decided(p *contract.Pass) {
-	r, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
+func decided(p *contract.Pass, r *evidence.Run) {
 	held := r.Held()
 	for step := range r.Config.Steps {
-		p.Expect(1)
 		steps, known := finite(r, step)
-		if !known {
+		if !p.Found(known) {
 			continue
 		}
-		p.Saw(1)
 		for rank := range r.Header.World {
-			p.Expect(1)
 			before, ok1 := counter(r, rank, step-1)
 			after, ok2 := counter(r, rank, step)
 			norm, ok3 := r.Scalar(rank, step, trace.Norm)
-			if !ok1 || !ok2 || !ok3 {
+			if !p.Found(ok1 && ok2 && ok3) {
 				continue
 			}
-			p.Saw(1)
-			says := func(got, want any, format string) {
-				p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want), Message: fmt.Sprintf(format, rank)})
-			}
+			at := p.At(rank, step)
 			switch x := float64(norm.Value); {
 			case steps && after != before+1:
-				says(after, before+1, "the gradient is finite, and the counter of rank %d does not say that it took one step")
+				at.Report(after, before+1, "the gradient is finite, and the counter of rank %d does not say that it took one step", rank)
 			case !steps && after != before:
-				says(after, before, "the gradient is not finite, and the counter of rank %d moves")
+				at.Report(after, before, "the gradient is not finite, and the counter of rank %d moves", rank)
 			case !steps && !(math.IsNaN(x) || math.IsInf(x, 0)):
-				says(x, "not finite", "the gradient is not finite, but its norm on rank %d is")
+				at.Report(x, "not finite", "the gradient is not finite, but its norm on rank %d is", rank)
 			case steps == skips(r, rank, step):
-				says(!steps, steps, "rank %d does not record that it skipped the step, or records one that it did not skip")
+				at.Report(!steps, steps, "rank %d does not record that it skipped the step, or records one that it did not skip", rank)
 			}
 		}
 		if !steps {
@@ -66,10 +54,8 @@ func counter(r *evidence.Run, rank, step int) (int, bool) {
 
 // skips reports whether a rank says that it took no step.
 func skips(r *evidence.Run, rank, step int) bool {
-	for e := range r.Events(rank, trace.KindSkip) {
-		if e.Step == step {
-			return true
-		}
+	for range r.In(step, rank, trace.KindSkip) {
+		return true
 	}
 	return false
 }
@@ -90,8 +76,7 @@ func stays(p *contract.Pass, r *evidence.Run, held map[string][]evidence.Holding
 				}
 				p.Saw(1)
 				if !evidence.Same(c.Event, was) {
-					p.Report(r.Fill(contract.Finding{Rank: c.Rank, Step: step, Tensor: t.Name,
-						Message: fmt.Sprintf("the gradient is not finite, and %s of rank %d moves", what, c.Rank)}, c.Event, was))
+					r.Report(p.At(c.Rank, step).Of(t.Name), c.Event, was, "the gradient is not finite, and %s of rank %d moves", what, c.Rank)
 				}
 			}
 		}
@@ -107,12 +92,10 @@ func resumed(p *contract.Pass) {
 	taken, captured := 0, c.Control.Config.Evidence.Capture
 	for step := range c.Test.Config.Steps {
 		c.State(step, nil)
-		p.Expect(1)
 		steps, known := finite(c.Test, step)
-		if !known {
+		if !p.Found(known) {
 			return
 		}
-		p.Saw(1)
 		if captured && !recomputed(p, c.Control, step, taken) {
 			return
 		}
@@ -131,16 +114,9 @@ func resumed(p *contract.Pass) {
 // them.
 func counts(p *contract.Pass, r *evidence.Run, rank, step int, want map[string]float64) {
 	for _, what := range []string{trace.LR, trace.Counter} {
-		p.Expect(1)
 		e, ok := r.Scalar(rank, step, what)
-		if !ok {
-			continue
-		}
-		p.Saw(1)
-		if float64(e.Value) != want[what] {
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(e.Value)), Want: fmt.Sprint(want[what]),
-				Message: fmt.Sprintf("%s of rank %d does not follow from the steps that were taken", what, rank)})
-		}
+		contract.Compare(p.At(rank, step), ok, float64(e.Value), want[what],
+			"%s of rank %d does not follow from the steps that were taken", what, rank)
 	}
 }
 
@@ -148,17 +124,10 @@ func counts(p *contract.Pass, r *evidence.Run, rank, step int, want map[string]f
 // the steps that were taken before.
 func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 	p.Expect(1)
-	before, after := contract.State{}, contract.State{}
-	for _, what := range r.State() {
-		var ok1, ok2 bool
-		before[what], ok1 = tensors(r, step-1, what)
-		after[what], ok2 = tensors(r, step, what)
-		if !ok1 || !ok2 {
-			return false
-		}
-	}
-	grad, ok := tensors(r, step, trace.Grad)
-	if !ok {
+	before, ok1 := state(r, step-1)
+	after, ok2 := state(r, step)
+	grad, ok3 := tensors(r, step, trace.Grad)
+	if !ok1 || !ok2 || !ok3 {
 		return false
 	}
 	if p.Oracle == nil {
@@ -173,55 +142,40 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 	p.Saw(1)
 	for _, what := range r.State() {
 		for _, t := range r.Params {
-			asRecomputed(p, step, what, t.Name, after[what][t.Name], want[what][t.Name])
+			got, want := after[what][t.Name], want[what][t.Name]
+			if i := evidence.FirstDifference(got, want); i >= 0 {
+				evidence.ReportElement(p.At(0, step).Of(t.Name), i, got, want,
+					"%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)
+			}
 		}
 	}
 	return true
 }
 
-func tensors(r *evidence.Run, step int, what string) (map[string][]float32, bool) {
-	out := map[string][]float32{}
-	for _, t := range r.Params {
-		e, ok := r.Digest(0, step, what, t.Name, 0)
-		if !ok || int64(len(e.Data)) != t.Len {
-			return nil, false
-		}
-		out[t.Name] = e.Data
+// state are the elements of weights and moments of rank 0.
+func state(r *evidence.Run, step int) (contract.State, bool) {
+	out, all := contract.State{}, true
+	for _, what := range r.State() {
+		x, ok := tensors(r, step, what)
+		out[what], all = x, all && ok
 	}
-	return out, true
+	return out, all
 }
 
-func asRecomputed(p *contract.Pass, step int, what, tensor string, got, want []float32) {
-	for i := range want {
-		if kernels.Bits(got[i]) != kernels.Bits(want[i]) {
-			p.Report(contract.Finding{Rank: 0, Step: step, Tensor: tensor, Index: int64(i),
-				Got: evidence.Bits(kernels.Bits(got[i])), Want: evidence.Bits(kernels.Bits(want[i])),
-				Message: fmt.Sprintf("%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)})
-			return
-		}
-	}
+func tensors(r *evidence.Run, step int, what string) (map[string][]float32, bool) {
+	return captured(r, func(name string) (trace.Event, bool) { return r.Digest(0, step, what, name, 0) })
 }
 
 // named is clause 5: the first producer of what is not finite is the single
-// worker's.
-func named(p *contract.Pass) {
-	test, ok := evidence.Read(p, contract.Test)
-	if !ok {
-		return
-	}
-	control, ok := evidence.Read(p, contract.Control)
-	if !ok {
-		return
-	}
+// worker's. Where the gradient is finite and the workers' are not recorded there
+// is nothing to be named, and nowhere to look.
+func named(p *contract.Pass, test, control *evidence.Run) {
 	held := test.Held()
 	for step := range test.Config.Steps {
-		p.Expect(1)
-		if steps, known := finite(control, step); !known {
-			continue
-		} else if p.Saw(1); steps && !test.Config.Evidence.Workers {
-			continue // nothing to be named, and nowhere to look
+		steps, known := finite(control, step)
+		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
+			producer(p, test, control, held, step)
 		}
-		producer(p, test, control, held, step)
 	}
 }
 
@@ -232,19 +186,18 @@ func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]e
 	p.Saw(len(seen))
 	for at := range want {
 		if _, ok := got[at]; !ok && seen[at] {
-			p.Report(contract.Finding{Rank: -1, Step: step, Tensor: at.tensor, Index: -1,
-				Message: fmt.Sprintf("the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)})
+			p.At(-1, step).Of(at.tensor).Report(nil, nil,
+				"the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)
 		}
 	}
 	for at, rank := range got {
 		if _, ok := want[at]; !ok {
-			p.Report(contract.Finding{Rank: rank, Step: step, Tensor: at.tensor, Index: -1,
-				Message: fmt.Sprintf("rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)})
+			p.At(rank, step).Of(at.tensor).Report(nil, nil,
+				"rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)
 		}
 	}
 	if steps, _ := finite(control, step); !steps && len(want) == 0 {
-		p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
-			Message: "the reduced gradient is not finite, and no logical worker's gradient shows where that began"})
+		p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
 	}
 }
 

@@ -2,7 +2,9 @@ package pipe
 
 import (
 	"fmt"
+	"iter"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/names"
@@ -13,9 +15,10 @@ import (
 // crossing is one message: what crosses a boundary of one pipeline. Boundary v
 // lies behind virtual stage v.
 type crossing struct {
-	pipeline, step, micro int
-	boundary              uint64
-	what                  string
+	pipeline int
+	evidence.MicroBatch
+	boundary uint64
+	what     string
 }
 
 // message is both sides of a crossing; a side is nil where it was not recorded.
@@ -23,13 +26,13 @@ type message struct{ sent, received *trace.Event }
 
 // messages lists the crossings that the plan implies, each with what was
 // recorded of it.
-func messages(r *evidence.Run) func(func(crossing, message) bool) {
+func messages(r *evidence.Run) iter.Seq2[crossing, message] {
 	found := map[crossing]message{}
-	all := pipelines(r)
+	all := r.Along(names.PP)
 	for i, ranks := range all {
 		for _, rank := range ranks {
 			for e := range r.Events(rank, trace.KindMessage) {
-				k := crossing{i, e.Step, e.Micro, e.Seq, e.What}
+				k := crossing{i, evidence.MicroBatch{Step: e.Step, Micro: e.Micro}, e.Seq, e.What}
 				m := found[k]
 				if e.Op == names.OpSend {
 					m.sent = &e
@@ -40,15 +43,14 @@ func messages(r *evidence.Run) func(func(crossing, message) bool) {
 			}
 		}
 	}
-	plan := r.Config.Plan
 	return func(yield func(crossing, message) bool) {
 		for i := range all {
-			for at := range r.Config.Steps * plan.MicroBatches * (plan.PP*plan.Virtual - 1) {
-				boundary, at := at%(plan.PP*plan.Virtual-1), at/(plan.PP*plan.Virtual-1)
-				for _, what := range []string{trace.Forward, trace.Backward} {
-					k := crossing{i, at / plan.MicroBatches, at % plan.MicroBatches, uint64(boundary), what}
-					if !yield(k, found[k]) {
-						return
+			for _, b := range r.MicroBatches() {
+				for boundary := range uint64(r.Config.Plan.PP*r.Config.Plan.Virtual - 1) {
+					for _, what := range []string{trace.Forward, trace.Backward} {
+						if k := (crossing{i, b, boundary, what}); !yield(k, found[k]) {
+							return
+						}
 					}
 				}
 			}
@@ -57,24 +59,15 @@ func messages(r *evidence.Run) func(func(crossing, message) bool) {
 }
 
 // shaped is clause 2.
-func shaped(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
-	m := r.Config.Model
+func shaped(p *contract.Pass, r *evidence.Run) {
+	hidden, all := int64(r.Config.Model.Hidden), r.Along(names.PP)
 	for k, both := range messages(r) {
-		dp := r.At(pipelines(r)[k.pipeline][0]).DP
-		rows := int64(sequences(r, dp, k.micro) * m.SeqLen)
-		p.Expect(2)
+		rows := int64(sequences(r, r.At(all[k.pipeline][0]).DP, k.Micro) * r.Config.Model.SeqLen)
 		for _, e := range []*trace.Event{both.sent, both.received} {
-			if e == nil {
-				continue
-			}
-			p.Saw(1)
-			if e.Lo != rows || e.Hi != int64(m.Hidden) || e.Count != rows*int64(m.Hidden) {
-				p.Report(contract.Finding{Rank: e.Rank, Step: k.step, Index: -1, Got: fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), Want: fmt.Sprintf("%dx%d", rows, m.Hidden),
-					Message: fmt.Sprintf("%s of the %s message of micro-batch %d at boundary %d on rank %d has not the shape of the micro-batch", e.Op, k.what, k.micro, k.boundary, e.Rank)})
+			if p.Found(e != nil) && (e.Lo != rows || e.Hi != hidden || e.Count != rows*hidden) {
+				p.At(e.Rank, k.Step).Report(fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), fmt.Sprintf("%dx%d", rows, hidden),
+					"%s of the %s message of micro-batch %d at boundary %d on rank %d has not the shape of the micro-batch",
+					e.Op, k.what, k.Micro, k.boundary, e.Rank)
 			}
 		}
 	}
@@ -83,37 +76,28 @@ func shaped(p *contract.Pass) {
 // sequences is the size of a data-parallel rank's micro-batch by the plan: its
 // worker's share of the global batch, cut by the shard rule.
 func sequences(r *evidence.Run, dp, micro int) int {
-	workers := r.Config.Plan.RankWorkers(r.Config.Model, dp)
-	per := r.Config.Plan.MicroBatches / len(workers)
-	share := shard.Part{Index: workers[micro/per], Size: r.Workers}.Interleave(r.Config.Sequences)
-	return shard.Part{Index: micro % per, Size: per}.Of(len(share)).Len()
+	worker, place, _ := r.WorkerOf(dp, micro)
+	share := shard.Part{Index: worker, Size: r.Workers}.Interleave(r.Config.Sequences)
+	return shard.Part{Index: place, Size: r.PerWorker()}.Of(len(share)).Len()
 }
 
 // delivered is clause 3.
-func delivered(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
-	}
+func delivered(p *contract.Pass, r *evidence.Run) {
 	for k, both := range messages(r) {
-		p.Expect(1)
-		if both.sent == nil || both.received == nil || both.sent.Digest == nil || both.received.Digest == nil {
+		got, want := both.received, both.sent
+		if !p.Found(want != nil && got != nil && want.Digest != nil && got.Digest != nil) {
 			continue
 		}
-		p.Saw(1)
-		if got, want := both.received, both.sent; *got.Digest != *want.Digest || got.Digest.NonFinite > 0 {
-			p.Report(contract.Finding{Rank: got.Rank, Step: k.step, Index: -1, Got: got.Digest.String(), Want: want.Digest.String(),
-				Message: fmt.Sprintf("rank %d received another %s message of micro-batch %d at boundary %d than rank %d sent", got.Rank, k.what, k.micro, k.boundary, want.Rank)})
+		if *got.Digest != *want.Digest || got.Digest.NonFinite > 0 {
+			p.At(got.Rank, k.Step).Report(got.Digest, want.Digest,
+				"rank %d received another %s message of micro-batch %d at boundary %d than rank %d sent",
+				got.Rank, k.what, k.Micro, k.boundary, want.Rank)
 		}
 	}
 }
 
 // accumulated is clause 4.
-func accumulated(p *contract.Pass) {
-	c, ok := subject.Part(p)
-	if !ok {
-		return
-	}
+func accumulated(_ *contract.Pass, c *compare.Comparison) {
 	c.Gradients(nil)
 	c.States(nil)
 	c.Scalars(c.LastStage, trace.Loss)

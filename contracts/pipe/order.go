@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -14,8 +15,7 @@ import (
 // actions reads back what a stage did in each step: passes from phases, in which
 // consecutive units of one pass are one action, and transfers from messages.
 func actions(r *evidence.Run, rank int) [][]schedule.Action {
-	stage, plan := r.At(rank).PP, r.Config.Plan
-	units := chunks(r, stage)
+	units := chunks(r, rank)
 	out := make([][]schedule.Action, r.Config.Steps)
 	for _, e := range r.Ranks[rank] {
 		if e.Step < 0 || e.Step >= len(out) {
@@ -32,7 +32,7 @@ func actions(r *evidence.Run, rank int) [][]schedule.Action {
 				*list = append(*list, a)
 			}
 		case trace.KindMessage:
-			*list = append(*list, transfer(e, plan.PP))
+			*list = append(*list, transfer(e, r.Config.Plan.PP))
 		}
 	}
 	return out
@@ -56,120 +56,112 @@ func transfer(e trace.Event, p int) schedule.Action {
 	return a
 }
 
-// planned is the plan's schedule.
-func planned(p *contract.Pass, r *evidence.Run) (s schedule.Schedule, ok bool) {
-	s, err := schedule.Named(r.Config.Plan.Schedule, r.Config.Plan.PP, r.Config.Plan.Virtual, r.Config.Plan.MicroBatches)
-	if err != nil {
-		p.Doubt("%v", err)
-	}
-	return s, err == nil
-}
-
-// asRun is a pipeline's schedule as it was run in one step; ok is false where a
-// stage recorded fewer actions than the plan has.
-func asRun(lists [][][]schedule.Action, plan schedule.Schedule, step int) (s schedule.Schedule, ok bool) {
-	s = schedule.Schedule{Name: plan.Name, Chunks: plan.Chunks, Micros: plan.Micros}
-	for stage := range lists {
-		s.Stages = append(s.Stages, lists[stage][step])
-		if len(lists[stage][step]) < len(plan.Stages[stage]) {
-			return s, false
+// withPlan is a check that is given the plan's schedule.
+func withPlan(check func(*contract.Pass, *evidence.Run, schedule.Schedule) error) func(*contract.Pass) {
+	return subject.With(func(p *contract.Pass, r *evidence.Run) {
+		s, err := schedule.Named(r.Config.Plan.Schedule, r.Config.Plan.PP, r.Config.Plan.Virtual, r.Config.Plan.MicroBatches)
+		if err == nil {
+			err = check(p, r, s)
 		}
-	}
-	return s, true
+		if err != nil {
+			p.Doubt("%v", err)
+		}
+	})
 }
 
-// lists reads the actions of a pipeline's stages.
-func lists(r *evidence.Run, ranks []int) (out [][][]schedule.Action) {
+// simulate runs a schedule in unit slots, each send waiting for its receiver.
+func simulate(s schedule.Schedule) (schedule.Result, error) {
+	return schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+}
+
+// asRun is a pipeline's schedule as it was run in each step.
+func asRun(r *evidence.Run, ranks []int, plan schedule.Schedule) []schedule.Schedule {
+	out := make([]schedule.Schedule, r.Config.Steps)
+	for step := range out {
+		out[step] = schedule.Schedule{Name: plan.Name, Chunks: plan.Chunks, Micros: plan.Micros}
+	}
 	for _, rank := range ranks {
-		out = append(out, actions(r, rank))
+		for step, list := range actions(r, rank) {
+			out[step].Stages = append(out[step].Stages, list)
+		}
 	}
 	return out
 }
 
+// complete reports whether no stage recorded fewer actions than the plan has.
+func complete(s, plan schedule.Schedule) bool {
+	for stage, list := range plan.Stages {
+		if len(s.Stages[stage]) < len(list) {
+			return false
+		}
+	}
+	return true
+}
+
 // scheduled is clause 5.
-func scheduled(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
+func scheduled(p *contract.Pass, r *evidence.Run, plan schedule.Schedule) error {
+	bound, err := liveBound(plan)
+	if err != nil {
+		return err
 	}
-	plan, ok := planned(p, r)
-	if !ok {
-		return
-	}
-	bound, ok := liveBound(p, plan)
-	if !ok {
-		return
-	}
-	for _, ranks := range pipelines(r) {
-		ran := lists(r, ranks)
-		for step := range r.Config.Steps {
+	for _, ranks := range r.Along(names.PP) {
+		for step, s := range asRun(r, ranks, plan) {
 			for stage, rank := range ranks {
-				follows(p, rank, step, ran[stage][step], plan.Stages[stage])
+				follows(p.At(rank, step), s.Stages[stage], plan.Stages[stage])
 			}
-			sound(p, ranks[0], step, ran, plan)
+			if p.Found(complete(s, plan)) {
+				sound(p.At(ranks[0], step), s)
+			}
 		}
 		for stage, rank := range ranks {
 			live(p, r, rank, bound[stage], plan)
 			activations(p, r, rank, bound[stage], plan)
 		}
 	}
+	return nil
 }
 
 // follows checks that a stage's actions are the plan's, in its order. What the
 // record lacks is missing evidence; what it has beside or before the plan's is
 // not.
-func follows(p *contract.Pass, rank, step int, got, want []schedule.Action) {
-	p.Expect(len(want))
-	next := 0
+func follows(at contract.At, got, want []schedule.Action) {
+	at.Pass.Expect(len(want))
+	rest := want
 	for i, a := range got {
-		at := next
-		for at < len(want) && want[at] != a {
-			at++
-		}
-		if at == len(want) {
+		n := slices.Index(rest, a)
+		if n < 0 {
 			should := "nothing more"
-			if next < len(want) {
-				should = want[next].String()
+			if len(rest) > 0 {
+				should = rest[0].String()
 			}
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: a.String(), Want: should,
-				Message: fmt.Sprintf("action %d of rank %d is %v; by the plan's schedule it is %s", i, rank, a, should)})
+			at.Report(a, should, "action %d of rank %d is %v; by the plan's schedule it is %s", i, at.Rank, a, should)
 			return
 		}
-		next = at + 1
-		p.Saw(1)
+		rest = rest[n+1:]
+		at.Pass.Saw(1)
 	}
 }
 
-// sound checks the schedule as it was run: dependencies, and that it ends
-// although every send waits for its receiver.
-func sound(p *contract.Pass, first, step int, ran [][][]schedule.Action, plan schedule.Schedule) {
-	p.Expect(1)
-	s, ok := asRun(ran, plan, step)
-	if !ok {
-		return
-	}
-	p.Saw(1)
+// sound checks the schedule of a pipeline as it was run: dependencies, and that
+// it ends although every send waits for its receiver.
+func sound(at contract.At, s schedule.Schedule) {
 	err := schedule.Check(s)
 	if err == nil {
-		_, err = schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+		_, err = simulate(s)
 	}
 	if err != nil {
-		p.Report(contract.Finding{Rank: first, Step: step, Index: -1,
-			Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran is wrong: %v", first, err)})
+		at.Report(nil, nil, "the schedule that the pipeline of rank %d ran is wrong: %v", at.Rank, err)
 	}
 }
 
 // liveBound is the most micro-batches whose activations a stage may hold: the
 // formula of the schedule, and for interleaved ones what the simulation finds.
-func liveBound(p *contract.Pass, plan schedule.Schedule) ([]int, bool) {
+func liveBound(plan schedule.Schedule) ([]int, error) {
 	if plan.Chunks == 1 {
-		return plan.Figures().PeakLive, true
+		return plan.Figures().PeakLive, nil
 	}
-	r, err := schedule.Simulate(plan, schedule.Costs{}, schedule.Rendezvous)
-	if err != nil {
-		p.Doubt("%v", err)
-	}
-	return r.PeakLive, err == nil
+	r, err := simulate(plan)
+	return r.PeakLive, err
 }
 
 // live judges the activations that a stage held.
@@ -178,8 +170,8 @@ func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Sche
 	for e := range r.Events(rank, trace.KindLive) {
 		p.Saw(1)
 		if e.Count > int64(bound) {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprintf("at most %d", bound),
-				Message: fmt.Sprintf("stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)})
+			p.At(rank, e.Step).Report(e.Count, fmt.Sprintf("at most %d", bound),
+				"stage %d holds activations of %d micro-batches, %s allows %d", r.At(rank).PP, e.Count, plan.Name, bound)
 		}
 	}
 }
@@ -206,8 +198,8 @@ func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedu
 		}
 		p.Saw(1)
 		if e.Bytes > most || e.Bytes == 0 {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Bytes), Want: fmt.Sprintf("at most %d", most),
-				Message: fmt.Sprintf("stage %d allocated %d bytes for activations, %s needs %d", r.At(rank).PP, e.Bytes, plan.Name, most)})
+			p.At(rank, e.Step).Report(e.Bytes, fmt.Sprintf("at most %d", most),
+				"stage %d allocated %d bytes for activations, %s needs %d", r.At(rank).PP, e.Bytes, plan.Name, most)
 		}
 	}
 }
@@ -231,53 +223,39 @@ func heldBy(actions []schedule.Action, chunk int) int {
 }
 
 // idle is clause 6.
-func idle(p *contract.Pass) {
-	r, ok := subject.Read(p)
-	if !ok {
-		return
+func idle(p *contract.Pass, r *evidence.Run, plan schedule.Schedule) error {
+	want, err := slots(plan)
+	if err != nil {
+		return err
 	}
-	plan, ok := planned(p, r)
-	if !ok {
-		return
-	}
-	want, ok := slots(p, plan)
-	if !ok {
-		return
-	}
-	for _, ranks := range pipelines(r) {
-		ran := lists(r, ranks)
-		for step := range r.Config.Steps {
-			p.Expect(1)
-			s, complete := asRun(ran, plan, step)
-			if !complete {
+	f := plan.Figures()
+	for _, ranks := range r.Along(names.PP) {
+		for step, s := range asRun(r, ranks, plan) {
+			if !p.Found(complete(s, plan)) {
 				continue
 			}
-			p.Saw(1)
-			sim, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
-			if err != nil || sim.Finish != want {
-				f := plan.Figures()
-				p.Report(contract.Finding{Rank: ranks[0], Step: step, Index: -1, Got: fmt.Sprint(sim.Finish), Want: fmt.Sprint(want),
-					Message: fmt.Sprintf("the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)",
-						ranks[0], sim.Finish, sim.IdleShare(), want, f.IdleShare, f.Overhead, err)})
+			if sim, err := simulate(s); err != nil || sim.Finish != want {
+				p.At(ranks[0], step).Report(sim.Finish, want,
+					"the schedule that the pipeline of rank %d ran takes %d slots, idle share %.4f; "+
+						"the plan's takes %d, idle share %.4f by the formula, overhead %.4f (error %v)",
+					ranks[0], sim.Finish, sim.IdleShare(), want, f.IdleShare, f.Overhead, err)
 			}
 		}
 	}
+	return nil
 }
 
 // slots is how long the plan's schedule takes in unit slots: 2(V*M+P-1), by
 // which P stages, busy for 2*V*M each, idle (P-1)/(V*M+P-1) of the time; where
 // the formula is a lower bound, what the simulation finds.
-func slots(p *contract.Pass, plan schedule.Schedule) (int64, bool) {
+func slots(plan schedule.Schedule) (int64, error) {
 	formula := 2 * int64(plan.Chunks*plan.Micros+len(plan.Stages)-1)
 	if plan.Figures().Exact {
-		return formula, true
+		return formula, nil
 	}
-	r, err := schedule.Simulate(plan, schedule.Costs{}, schedule.Rendezvous)
+	r, err := simulate(plan)
 	if err == nil && r.Finish < formula {
 		err = fmt.Errorf("the plan's schedule takes %d slots, fewer than are possible: %d", r.Finish, formula)
 	}
-	if err != nil {
-		p.Doubt("%v", err)
-	}
-	return r.Finish, err == nil
+	return r.Finish, err
 }

@@ -1,7 +1,6 @@
 package pipe
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -13,22 +12,16 @@ import (
 )
 
 // tied is clause 7.
-func tied(p *contract.Pass) {
-	c, ok := subject.Part(p)
-	if !ok {
-		return
-	}
+func tied(p *contract.Pass, c *compare.Comparison) {
 	moved := exchanges(c.Test)
 	if !c.Test.Config.Model.Tied {
 		untied(p, c.Test, moved)
 		return
 	}
-	for step := -1; step < c.Test.Config.Steps; step++ {
+	equalCopies(p, c, -1)
+	for step := range c.Test.Config.Steps {
 		equalCopies(p, c, step)
-		if step < 0 {
-			continue
-		}
-		for _, ranks := range pipelines(c.Test) {
+		for _, ranks := range c.Test.Along(names.PP) {
 			first, last := ranks[0], ranks[len(ranks)-1]
 			exchanged(p, c.Test, moved, step, names.TiedGradient, last, first)
 			exchanged(p, c.Test, moved, step, names.TiedWeight, first, last)
@@ -47,7 +40,8 @@ type exchange struct {
 func exchanges(r *evidence.Run) map[exchange][]int64 {
 	out := map[exchange][]int64{}
 	for e := range r.All {
-		if e.Kind == trace.KindComm && e.Group == names.PP && (e.Unit == names.TiedGradient || e.Unit == names.TiedWeight) && e.Text == "" {
+		tied := e.Unit == names.TiedGradient || e.Unit == names.TiedWeight
+		if e.Kind == trace.KindComm && e.Group == names.PP && tied && e.Text == "" {
 			k := exchange{e.Step, e.Rank, e.Unit, e.Op}
 			out[k] = append(out[k], e.Count)
 		}
@@ -68,32 +62,30 @@ func ended(r *evidence.Run, rank, step int) bool {
 // data-parallel ranks share the gradient out, what one side sends the other
 // receives.
 func exchanged(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64, step int, label string, from, to int) {
-	sent, received := moved[exchange{step, from, label, names.OpSend}], moved[exchange{step, to, label, names.OpRecv}]
-	want := int64(slice(r, from))
-	for _, side := range []struct {
-		rank int
-		got  []int64
-	}{{from, sent}, {to, received}} {
-		p.Expect(1)
-		if !ended(r, side.rank, step) {
-			continue
-		}
-		p.Saw(1)
-		whole := r.Config.Plan.Zero == 0
-		if whole && !slices.Equal(side.got, []int64{want}) || !whole && !slices.Equal(side.got, sent) && ended(r, from, step) {
-			p.Report(contract.Finding{Rank: side.rank, Step: step, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(side.got), Want: fmt.Sprint([]int64{want}),
-				Message: fmt.Sprintf("%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, side.rank, side.got, want)})
+	sent := moved[exchange{step, from, label, names.OpSend}]
+	received := moved[exchange{step, to, label, names.OpRecv}]
+	want := []int64{slice(r, from)}
+	due := want
+	if r.Config.Plan.Zero > 0 {
+		due = sent
+	}
+	check := func(rank int, got []int64) {
+		if p.Found(ended(r, rank, step)) && !slices.Equal(got, due) && (r.Config.Plan.Zero == 0 || ended(r, from, step)) {
+			p.At(rank, step).Of(model.EmbedName).Report(got, want,
+				"%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, rank, got, want[0])
 		}
 	}
+	check(from, sent)
+	check(to, received)
 }
 
 // slice is the number of elements of the embedding at a rank's tensor-parallel
 // place.
-func slice(r *evidence.Run, rank int) int {
+func slice(r *evidence.Run, rank int) int64 {
 	at := r.At(rank)
 	at.PP = 0
 	l := model.NewLayout(r.Config.Model, r.Config.Plan.Parts(r.Config.Model, at)[0])
-	return l.Params[0].Len()
+	return int64(l.Params[0].Len())
 }
 
 // equalCopies compares the last stage's copy of the embedding with the first's,
@@ -108,9 +100,8 @@ func equalCopies(p *contract.Pass, c *compare.Comparison, step int) {
 			}
 			p.Saw(1)
 			if !evidence.Same(h.Event, e.Event) {
-				f := contract.Finding{Rank: h.Rank, Step: step, Tensor: model.HeadName,
-					Message: fmt.Sprintf("the head on rank %d is not the embedding on rank %d that it is tied to", h.Rank, e.Rank)}
-				p.Report(c.Test.Fill(f, h.Event, e.Event))
+				c.Test.Report(p.At(h.Rank, step).Of(model.HeadName), h.Event, e.Event,
+					"the head on rank %d is not the embedding on rank %d that it is tied to", h.Rank, e.Rank)
 			}
 		}
 	}
@@ -120,13 +111,11 @@ func equalCopies(p *contract.Pass, c *compare.Comparison, step int) {
 func untied(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64) {
 	for rank := range r.Header.World {
 		for step := range r.Config.Steps {
-			p.Expect(1)
-			if ended(r, rank, step) {
-				p.Saw(1)
-			}
+			p.Found(ended(r, rank, step))
 		}
 	}
 	for k := range moved {
-		p.Report(contract.Finding{Rank: k.rank, Step: k.step, Index: -1, Message: fmt.Sprintf("rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)})
+		p.At(k.rank, k.step).Report(nil, nil,
+			"rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)
 	}
 }

@@ -1,22 +1,18 @@
 package tp
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // replicated is clause 5: parameters that every rank holds whole.
-func replicated(p *contract.Pass) {
-	c, ok := subject.Part(p)
-	if !ok {
-		return
-	}
+func replicated(_ *contract.Pass, c *compare.Comparison) {
 	whole := func(name string) bool { return !c.Split(name) }
 	c.Gradients(whole)
 	c.States(whole)
@@ -29,20 +25,14 @@ func isKV(name string) bool {
 }
 
 // kvHeads is clause 6.
-func kvHeads(p *contract.Pass) {
-	m, ok := matched(p)
-	if !ok {
-		return
-	}
-	for _, t := range m.Test.Params {
-		if isKV(t.Name) {
-			copies(p, m.Comparison, t.Name)
-		}
+func (m *match) kvHeads() {
+	for _, t := range evidence.Named(m.Test.Params, isKV) {
+		copies(m.p, m.Comparison, t.Name)
 	}
 	m.compare(m.blocks(trace.Forward, "k", "v"))
 	m.Gradients(isKV)
 	for rank := range m.Test.Header.World {
-		newLedger(p, m.Test, rank).judge(names.KV, kvRanks(m.Test, rank))
+		reduced(m.p, m.Test, rank, names.KV, kvRanks(m.Test, rank))
 	}
 }
 
@@ -51,15 +41,16 @@ func kvHeads(p *contract.Pass) {
 // copies of one head where there are fewer of them than ranks.
 func copies(p *contract.Pass, c *compare.Comparison, name string) {
 	m, size := c.Test.Config.Model, c.Test.Config.Plan.TP
+	all := c.Test.Copies(c.Held[name], -1, trace.Weight, 0)
 	p.Expect(c.Expected(trace.Weight, name))
-	for _, x := range c.Test.Copies(c.Held[name], -1, trace.Weight, 0) {
-		p.Saw(1)
+	p.Saw(len(all))
+	for _, x := range all {
 		first, last := x.At.TP*m.Heads/size, (x.At.TP+1)*m.Heads/size-1
 		heads := shard.Range{Lo: first * m.KVHeads / m.Heads, Hi: last*m.KVHeads/m.Heads + 1}
 		width := int64(x.Param.Rows*x.Param.Cols) / int64(m.KVHeads)
 		if want := int64(heads.Len()) * width; x.Event.Count != want {
-			p.Report(contract.Finding{Rank: x.Rank, Step: -1, Index: -1, Tensor: name, Got: fmt.Sprint(x.Event.Count), Want: fmt.Sprint(want),
-				Message: fmt.Sprintf("rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)})
+			p.At(x.Rank, -1).Of(name).Report(x.Event.Count, want,
+				"rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)
 		}
 	}
 }

@@ -12,15 +12,11 @@ import (
 )
 
 // shards is clause 3.
-func shards(p *contract.Pass) {
-	c, ok := subject.Part(p)
-	if !ok {
-		return
-	}
+func shards(p *contract.Pass, c *compare.Comparison) {
 	for _, t := range c.Test.Params {
 		tiled(p, c, t.Name)
 	}
-	if vocabParallel(c.Test) {
+	if vocabParallel(c.Test) && c.Test.Config.Plan.Zero < 3 { // of stage 3 the sum of the shares is judged
 		vocabulary(p, c)
 	}
 	refusals(p, c.Test)
@@ -30,8 +26,7 @@ func shards(p *contract.Pass) {
 // tiled checks that the plan's slices of a parameter are contiguous, disjoint
 // and cover it.
 func tiled(p *contract.Pass, c *compare.Comparison, name string) {
-	p.Expect(1)
-	p.Saw(1)
+	p.Count(1, 1)
 	var parts []evidence.Copy
 	for _, h := range c.Held[name] {
 		parts = append(parts, evidence.Copy{Holding: h})
@@ -46,7 +41,7 @@ func tiled(p *contract.Pass, c *compare.Comparison, name string) {
 		row, col = q.R.Hi, q.C.Hi
 	}
 	if len(parts) == 0 || row != parts[0].Param.Rows || col != parts[0].Param.Cols {
-		p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Tensor: name, Message: "the slices of the plan do not tile the parameter"})
+		p.At(-1, -1).Of(name).Report(nil, nil, "the slices of the plan do not tile the parameter")
 	}
 }
 
@@ -58,20 +53,9 @@ func vocabulary(p *contract.Pass, c *compare.Comparison) {
 	for _, h := range c.Held[model.EmbedName] {
 		lo := shard.Part{Index: h.At.TP * per, Size: m.Groups.Tensor}.Of(m.Vocab).Lo
 		hi := shard.Part{Index: (h.At.TP+1)*per - 1, Size: m.Groups.Tensor}.Of(m.Vocab).Hi
-		want := int64(hi-lo) * int64(m.Hidden)
-		if c.Test.Config.Plan.Zero == 3 {
-			continue // a rank has a share of its slice; their sum is judged
-		}
-		p.Expect(1)
 		e, ok := c.Test.Digest(h.Rank, -1, trace.Weight, model.EmbedName, 0)
-		if !ok {
-			continue
-		}
-		p.Saw(1)
-		if e.Count != want {
-			p.Report(contract.Finding{Rank: h.Rank, Step: -1, Index: -1, Tensor: model.EmbedName, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),
-				Message: fmt.Sprintf("rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)})
-		}
+		contract.Compare(p.At(h.Rank, -1).Of(model.EmbedName), ok, e.Count, int64(hi-lo)*int64(m.Hidden),
+			"rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)
 	}
 }
 
@@ -91,17 +75,14 @@ func refusals(p *contract.Pass, r *evidence.Run) {
 		{"more ranks than groups", func(_ *model.Config, tp *int) { *tp = 2 * g }, false},
 		{"vocabulary", func(c *model.Config, _ *int) { c.Vocab = 8*g + 1 }, true},
 	} {
-		p.Expect(1)
 		c, plan := r.Config.Model, r.Config.Plan
 		bad.change(&c, &plan.TP)
 		err := c.Validate()
 		if err == nil {
 			err = plan.Validate(c, r.Config.Sequences)
 		}
-		p.Saw(1)
-		if (err == nil) != bad.fits {
-			p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Got: fmt.Sprint(err),
-				Message: fmt.Sprintf("sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)})
+		if p.Count(1, 1); (err == nil) != bad.fits {
+			p.At(-1, -1).Report(fmt.Sprint(err), nil, "sizes planted in %s: accepted is %v, want %v", bad.what, err == nil, bad.fits)
 		}
 	}
 }

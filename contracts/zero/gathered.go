@@ -1,8 +1,6 @@
 package zero
 
 import (
-	"fmt"
-
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -12,11 +10,7 @@ import (
 
 // gathered is clause 3: what ranks hold after a gather is equal and made of what
 // the owners gave.
-func gathered(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
+func gathered(p *contract.Pass, r *evidence.Run) {
 	for _, x := range all(r) {
 		if r.Config.Plan.Zero == 3 {
 			x.uses(p, r)
@@ -33,21 +27,14 @@ func gathered(p *contract.Pass) {
 // published compares a rank's weights after the step with what their owners made
 // of them; before the first step with those of the group's first rank.
 func (x *part) published(p *contract.Pass, r *evidence.Run, q *model.Param, step int) {
-	p.Expect(1)
 	got, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
 	want, has := r.Digest(x.group[0], step, trace.Weight, q.Name, 0)
 	if step >= 0 {
 		want, has = total(r, x.group, step, trace.Updated, q.Name, 0)
 		has = has && want.Count == int64(q.Len())
 	}
-	if !ok || !has {
-		return
-	}
-	p.Saw(1)
-	if !evidence.Same(got, want) {
-		p.Report(r.Fill(contract.Finding{Rank: x.rank, Step: step, Tensor: q.Name,
-			Message: fmt.Sprintf("the weights of rank %d after the gather are not what their owners (ranks %v) have", x.rank, x.group)}, got, want))
-	}
+	r.Compare(p.At(x.rank, step).Of(q.Name), ok && has, got, want,
+		"the weights of rank %d after the gather are not what their owners (ranks %v) have", x.rank, x.group)
 }
 
 // uses compares every unit that a pass found gathered with the shards at rest
@@ -56,17 +43,14 @@ func (x *part) uses(p *contract.Pass, r *evidence.Run) {
 	want := x.versions(r)
 	p.Expect(r.Config.Steps * x.passes(r))
 	for e := range r.Events(x.rank, trace.KindGather) {
-		if e.What != names.Use || !x.has(e.Unit) {
-			continue
-		}
 		w, ok := want[version{e.Unit, e.Step - 1}]
-		if !ok || e.Digest == nil {
+		if !ok || e.What != names.Use || e.Digest == nil {
 			continue
 		}
 		p.Saw(1)
 		if !evidence.Same(e, w) {
-			p.Report(r.Fill(contract.Finding{Rank: x.rank, Step: e.Step, Tensor: e.Unit,
-				Message: fmt.Sprintf("micro-batch %d: unit %s as rank %d gathered it is not what its owners (ranks %v) have", e.Micro, e.Unit, x.rank, x.group)}, e, w))
+			r.Report(p.At(x.rank, e.Step).Of(e.Unit), e, w,
+				"micro-batch %d: unit %s as rank %d gathered it is not what its owners (ranks %v) have", e.Micro, e.Unit, x.rank, x.group)
 		}
 	}
 }
@@ -75,16 +59,6 @@ func (x *part) uses(p *contract.Pass, r *evidence.Run) {
 // backward pass of every micro-batch.
 func (x *part) passes(r *evidence.Run) int {
 	return 2 * len(x.layout.Units) * r.Config.Plan.MicroBatches
-}
-
-// has reports whether a unit is one of the part's.
-func (x *part) has(unit string) bool {
-	for u := range x.layout.Units {
-		if x.layout.Units[u].Name == unit {
-			return true
-		}
-	}
-	return false
 }
 
 // version is a unit's weights after a step.
@@ -96,24 +70,17 @@ type version struct {
 // versions adds up the shards at rest, by unit and step, where all are recorded.
 func (x *part) versions(r *evidence.Run) map[version]trace.Event {
 	out := map[version]trace.Event{}
-	for u := range x.layout.Units {
-		unit := &x.layout.Units[u]
+	for _, unit := range x.layout.Units {
 		for step := -1; step < r.Config.Steps; step++ {
 			var sum trace.Event
 			complete := true
 			for _, i := range unit.Params {
 				q := &x.layout.Params[i]
 				e, ok := total(r, x.group, step, trace.Weight, q.Name, 0)
-				if !ok || e.Count != int64(q.Len()) {
-					complete = false
+				if complete = ok && e.Count == int64(q.Len()); !complete {
 					break
 				}
-				if sum.Digest == nil {
-					sum = e
-					continue
-				}
-				sum.Digest.Add(*e.Digest)
-				sum.Count += e.Count
+				sum = evidence.Add(sum, e)
 			}
 			if complete {
 				out[version{unit.Name, step}] = sum

@@ -93,44 +93,31 @@ func balanced(s shard.Sizes, m shard.BlockMap) error {
 
 // checkLaw holds who the run shows to own what against the law of the plan's
 // map.
-func (x *part) checkLaw(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, step int) {
+func (x *part) checkLaw(p *contract.Pass, r *evidence.Run, held holdings, step int) {
 	if r.Config.Plan.Shard == plan.ShardTensors {
 		return
 	}
 	for _, what := range r.Moments() {
-		p.Expect(1)
-		m, seen, err := x.observed(r, held, step, what)
-		if !seen {
-			continue
-		}
-		p.Saw(1)
-		if err == nil {
+		m, seen, err := x.observed(held, step, what)
+		if p.Found(seen) && err == nil {
 			err = law(r.Config.Plan.Shard, sharding.Sizes(&x.layout), m)
 		}
 		if err != nil {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1,
-				Message: fmt.Sprintf("%s shared out over ranks %v as a %s map: %v", what, x.group, r.Config.Plan.Shard, err)})
+			p.At(-1, step).Report(nil, nil, "%s shared out over ranks %v as a %s map: %v", what, x.group, r.Config.Plan.Shard, err)
 		}
 	}
 }
 
 // observed is the map by which the run holds its moments; seen is false where
 // some were recorded by no rank.
-func (x *part) observed(r *evidence.Run, held map[holding][]shard.Range, step int, what string) (m shard.BlockMap, seen bool, err error) {
-	m = shard.BlockMap{World: len(x.group), Blocks: make([]int, len(sharding.Sizes(&x.layout).Blocks))}
-	for i := range m.Blocks {
-		m.Blocks[i] = -1
-	}
-	for i := range x.cuts {
-		c, owner := &x.cuts[i], -1
-		for place, rank := range x.group {
-			if len(ranges(held, x, c, rank, step, what)) > 0 {
-				owner = place
-			}
-		}
-		if owner < 0 {
+func (x *part) observed(held holdings, step int, what string) (m shard.BlockMap, seen bool, err error) {
+	m = shard.BlockMap{World: len(x.group), Blocks: slices.Repeat([]int{-1}, len(sharding.Sizes(&x.layout).Blocks))}
+	for _, c := range x.cuts {
+		who := held.places(x, c, step, what)
+		if len(who) == 0 {
 			return m, false, nil
 		}
+		owner := who[len(who)-1]
 		switch x.layout.Units[c.Unit].Name {
 		case model.EmbedUnit:
 			m.Embed = owner

@@ -16,24 +16,18 @@ import (
 
 // mapped is clause 7: block maps assign every block one owner, report the true
 // imbalance, and a run under a map is the full step.
-func mapped(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
+func mapped(p *contract.Pass, r *evidence.Run) {
 	for _, x := range firsts(r) {
 		for _, kind := range []string{plan.ShardRoundRobin, plan.ShardContiguous, plan.ShardBalanced} {
-			p.Expect(1)
-			if err := x.checkMap(kind); err != nil {
-				p.Report(contract.Finding{Rank: -1, Step: -1, Index: -1, Message: fmt.Sprintf("block map %s over %d ranks: %v", kind, len(x.group), err)})
+			if err := x.checkMap(kind); p.Found(true) && err != nil {
+				p.At(-1, -1).Report(nil, nil, "block map %s over %d ranks: %v", kind, len(x.group), err)
 			}
-			p.Saw(1)
 		}
 	}
 	if sharding.ByElements(r.Config.Plan) {
 		return
 	}
-	held := holdings(r)
+	held := holdingsOf(r)
 	for _, x := range firsts(r) {
 		for step := -1; step < r.Config.Steps; step++ {
 			x.checkOwners(p, r, held, step)
@@ -41,8 +35,8 @@ func mapped(p *contract.Pass) {
 		}
 		x.checkBalance(p, r)
 	}
-	if test, control, ok := pair(p); ok {
-		states(p, test, control)
+	if c, ok := unsharded(p, r); ok {
+		states(p, c)
 	}
 }
 
@@ -99,26 +93,22 @@ func imbalance(loads []uint64) float64 {
 }
 
 // checkOwners judges who holds the optimizer state of each parameter.
-func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, step int) {
-	for i := range x.cuts {
-		c := &x.cuts[i]
-		want := x.group[slices.IndexFunc(x.group, func(rank int) bool { return !c.Own(slices.Index(x.group, rank)).Empty() })]
+func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held holdings, step int) {
+	for _, c := range x.cuts {
+		var want []int // one rank
+		for place, rank := range x.group {
+			if !c.Own(place).Empty() {
+				want = append(want, rank)
+			}
+		}
 		for _, what := range r.Moments() {
-			p.Expect(1)
 			var who []int
-			for _, rank := range x.group {
-				if len(ranges(held, x, c, rank, step, what)) > 0 {
-					who = append(who, rank)
-				}
+			for _, place := range held.places(x, c, step, what) {
+				who = append(who, x.group[place])
 			}
 			// Nobody is a finding only where others show that moments were recorded.
-			if len(who) == 0 && !x.recorded(r, held, step, what) {
-				continue
-			}
-			p.Saw(1)
-			if len(who) != 1 || who[0] != want {
-				p.Report(contract.Finding{Rank: want, Step: step, Tensor: c.Name, Index: -1, Got: fmt.Sprint(who), Want: fmt.Sprint([]int{want}),
-					Message: fmt.Sprintf("ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want)})
+			if p.Found(len(who) > 0 || x.recorded(r, held, step, what)) && !slices.Equal(who, want) {
+				p.At(want[0], step).Of(c.Name).Report(who, want, "ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want[0])
 			}
 		}
 	}
@@ -126,14 +116,10 @@ func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held map[holding][
 
 // recorded reports whether every rank of the group that owns something recorded
 // some of the moments.
-func (x *part) recorded(r *evidence.Run, held map[holding][]shard.Range, step int, what string) bool {
+func (x *part) recorded(r *evidence.Run, held holdings, step int, what string) bool {
 	for place, rank := range x.group {
-		owns, has := false, false
-		for i := range x.cuts {
-			c := &x.cuts[i]
-			owns = owns || !c.Own(place).Empty()
-			has = has || len(ranges(held, x, c, rank, step, what)) > 0
-		}
+		owns := slices.ContainsFunc(x.cuts, func(c sharding.Cut) bool { return !c.Own(place).Empty() })
+		has := slices.ContainsFunc(x.cuts, func(c sharding.Cut) bool { return len(held.within(x, c, rank, step, what)) > 0 })
 		if owns && !has {
 			return false
 		}
@@ -148,33 +134,30 @@ func (x *part) checkBalance(p *contract.Pass, r *evidence.Run) {
 	if r.Config.Plan.Shard == plan.ShardTensors || len(partsOf(r, x.rank)) > 1 {
 		return
 	}
+	var b shard.Balance
 	m, err := sharding.BlockMap(r.Config.Plan.Shard, sharding.Sizes(&x.layout), len(x.group))
-	if err != nil {
-		p.Doubt("%v", err)
-		return
+	if err == nil {
+		b, err = m.Balance(sharding.Sizes(&x.layout))
 	}
-	b, err := m.Balance(sharding.Sizes(&x.layout))
 	if err != nil {
 		p.Doubt("%v", err)
 		return
 	}
 	for step := range r.Config.Steps {
-		p.Expect(1)
-		loads := make([]uint64, 0, len(x.group))
+		var loads []uint64
 		for _, rank := range x.group {
-			for e := range r.Events(rank, trace.KindMemory) {
-				if e.Step == step && e.What == names.MemMoments {
+			for e := range r.In(step, rank, trace.KindMemory) {
+				if e.What == names.MemMoments {
 					loads = append(loads, uint64(e.Count))
 				}
 			}
 		}
-		if len(loads) != len(x.group) {
+		if !p.Found(len(loads) == len(x.group)) {
 			continue
 		}
-		p.Saw(1)
 		if got := imbalance(loads); !(math.Abs(got-b.MaxOverMean) <= 1e-12*got) {
-			p.Report(contract.Finding{Rank: -1, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(b.MaxOverMean),
-				Message: fmt.Sprintf("ranks %v hold %v bytes of moments: the largest is %v of the mean, the map reports %v", x.group, loads, got, b.MaxOverMean)})
+			p.At(-1, step).Report(got, b.MaxOverMean,
+				"ranks %v hold %v bytes of moments: the largest is %v of the mean, the map reports %v", x.group, loads, got, b.MaxOverMean)
 		}
 	}
 }

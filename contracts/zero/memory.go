@@ -13,11 +13,7 @@ import (
 type usage struct{ end, peak uint64 }
 
 // living is clause 5: live bytes stay at the stage's formula.
-func living(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
+func living(p *contract.Pass, r *evidence.Run) {
 	for rank := range r.Header.World {
 		want := memory(r, rank)
 		p.Expect(r.Config.Steps * len(want))
@@ -44,15 +40,13 @@ func beside(p *contract.Pass, r *evidence.Run) {
 		return
 	}
 	for rank := range r.Header.World {
-		want := others(control, rank)
-		p.Expect(r.Config.Steps)
-		for step, got := range others(r, rank) {
-			if w, ok := want[step]; ok {
-				p.Saw(1)
-				if got > w {
-					p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprintf("at most %d", w),
-						Message: fmt.Sprintf("rank %d holds %d bytes beside weights, gradients and moments when the step ends, %d without sharding", rank, got, w)})
-				}
+		test, most := others(r, rank), others(control, rank)
+		for step := range r.Config.Steps {
+			got, ok := test[step]
+			want, has := most[step]
+			if p.Found(ok && has) && got > want {
+				p.At(rank, step).Report(got, fmt.Sprintf("at most %d", want),
+					"rank %d holds %d bytes beside weights, gradients and moments when the step ends, %d without sharding", rank, got, want)
 			}
 		}
 	}
@@ -71,8 +65,7 @@ func others(r *evidence.Run, rank int) map[int]int64 {
 
 func bytes(p *contract.Pass, e trace.Event, when string, got int64, want uint64) {
 	if uint64(got) != want {
-		p.Report(contract.Finding{Rank: e.Rank, Step: e.Step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("rank %d holds %d bytes of %s %s, the formula gives %d", e.Rank, got, e.What, when, want)})
+		p.At(e.Rank, e.Step).Report(got, want, "rank %d holds %d bytes of %s %s, the formula gives %d", e.Rank, got, e.What, when, want)
 	}
 }
 

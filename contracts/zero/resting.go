@@ -1,6 +1,7 @@
 package zero
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,11 +14,7 @@ import (
 )
 
 // resting is clause 4: where weights are between and during passes.
-func resting(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
+func resting(p *contract.Pass, r *evidence.Run) {
 	for rank := range r.Header.World {
 		parts := partsOf(r, rank)
 		if r.Config.Plan.Zero == 3 {
@@ -28,8 +25,7 @@ func resting(p *contract.Pass) {
 			x.whole(p, r)
 		}
 		for e := range r.Events(rank, trace.KindGather) {
-			p.Report(contract.Finding{Rank: rank, Step: e.Step, Index: -1,
-				Message: fmt.Sprintf("rank %d recorded the %s of unit %s: in stage %d weights stay whole", rank, e.What, e.Unit, r.Config.Plan.Zero)})
+			p.At(rank, e.Step).Report(nil, nil, "rank %d recorded the %s of unit %s: in stage %d weights stay whole", rank, e.What, e.Unit, r.Config.Plan.Zero)
 		}
 	}
 }
@@ -38,16 +34,9 @@ func resting(p *contract.Pass) {
 func (x *part) whole(p *contract.Pass, r *evidence.Run) {
 	for _, q := range x.params() {
 		for step := -1; step < r.Config.Steps; step++ {
-			p.Expect(1)
 			e, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
-			if !ok {
-				continue
-			}
-			p.Saw(1)
-			if e.Count != int64(q.Len()) {
-				p.Report(contract.Finding{Rank: x.rank, Step: step, Tensor: q.Name, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(q.Len()),
-					Message: fmt.Sprintf("rank %d holds %d elements of a weight: in stage %d weights stay whole", x.rank, e.Count, r.Config.Plan.Zero)})
-			}
+			contract.Compare(p.At(x.rank, step).Of(q.Name), ok, e.Count, int64(q.Len()),
+				"rank %d holds %d elements of a weight: in stage %d weights stay whole", x.rank, e.Count, r.Config.Plan.Zero)
 		}
 	}
 }
@@ -82,15 +71,14 @@ func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
 			f.phase(e)
 		case trace.KindMemory:
 			if e.What == names.MemWeights {
-				f.end(e, parts)
+				f.end(e)
 			}
 		}
 	}
 }
 
 func (f *follower) report(e trace.Event, format string, args ...any) {
-	f.p.Report(contract.Finding{Rank: f.rank, Step: e.Step, Tensor: e.Unit, Index: -1,
-		Message: fmt.Sprintf("micro-batch %d on rank %d: unit %s ", e.Micro, f.rank, e.Unit) + fmt.Sprintf(format, args...)})
+	f.p.At(f.rank, e.Step).Of(e.Unit).Report(nil, nil, "micro-batch %d on rank %d: unit %s %s", e.Micro, f.rank, e.Unit, fmt.Sprintf(format, args...))
 }
 
 func (f *follower) gather(e trace.Event) {
@@ -133,29 +121,19 @@ func (f *follower) compare(e trace.Event, who string) {
 
 // phase is a pass that is done with a unit.
 func (f *follower) phase(e trace.Event) {
-	unit := e.Unit
-	if a, ok := f.alias[unit]; ok {
-		unit = a
-	}
-	used, open := f.open[unit]
 	f.p.Saw(1)
-	if !open || !used {
+	if used := f.open[cmp.Or(f.alias[e.Unit], e.Unit)]; !used {
 		f.report(e, "went through a %s pass without being gathered for it", e.What)
 	}
 }
 
 // end is the end of a step: only the shards remain.
-func (f *follower) end(e trace.Event, parts []*part) {
+func (f *follower) end(e trace.Event) {
 	f.p.Saw(1)
 	for _, unit := range slices.Sorted(maps.Keys(f.open)) {
 		f.report(trace.Event{Step: e.Step, Unit: unit}, "is still gathered when the step ends")
 	}
-	want := uint64(0)
-	for _, x := range parts {
-		want += x.zero.Memory(x.place).Weights
-	}
-	if uint64(e.Count) != want {
-		f.p.Report(contract.Finding{Rank: f.rank, Step: e.Step, Index: -1, Got: fmt.Sprint(e.Count), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("rank %d holds %d bytes of weights at rest, its shard has %d", f.rank, e.Count, want)})
+	if want := memory(f.run, f.rank)[names.MemWeights].end; uint64(e.Count) != want {
+		f.p.At(f.rank, e.Step).Report(e.Count, want, "rank %d holds %d bytes of weights at rest, its shard has %d", f.rank, e.Count, want)
 	}
 }

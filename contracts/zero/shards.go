@@ -14,17 +14,13 @@ import (
 
 // sharded is clause 1: shards are contiguous, disjoint, cover their unit, and
 // have the sizes of the shard rule.
-func sharded(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
-	held := holdings(r)
+func sharded(p *contract.Pass, r *evidence.Run) {
+	held := holdingsOf(r)
 	for _, x := range firsts(r) {
 		for step := -1; step < r.Config.Steps; step++ {
 			for _, what := range shardedState(r, step) {
-				for i := range x.cuts {
-					checkCut(p, r, held, x, &x.cuts[i], step, what)
+				for _, c := range x.cuts {
+					checkCut(p, r, held, x, c, step, what)
 				}
 			}
 		}
@@ -50,8 +46,10 @@ type holding struct {
 }
 
 // holdings are the ranges of the flat layout that each rank's digests cover.
-func holdings(r *evidence.Run) map[holding][]shard.Range {
-	out := map[holding][]shard.Range{}
+type holdings map[holding][]shard.Range
+
+func holdingsOf(r *evidence.Run) holdings {
+	out := holdings{}
 	for e := range r.All {
 		if e.Kind == trace.KindDigest && e.What != trace.WorkerGrad {
 			k := holding{e.Rank, e.Step, e.What, e.Tensor}
@@ -61,8 +59,19 @@ func holdings(r *evidence.Run) map[holding][]shard.Range {
 	return out
 }
 
-// ranges joins a rank's ranges within a cut, ascending.
-func ranges(held map[holding][]shard.Range, x *part, c *sharding.Cut, rank, step int, what string) []shard.Range {
+// places are those in the group whose ranks hold some of a cut.
+func (held holdings) places(x *part, c sharding.Cut, step int, what string) []int {
+	var out []int
+	for place, rank := range x.group {
+		if len(held.within(x, c, rank, step, what)) > 0 {
+			out = append(out, place)
+		}
+	}
+	return out
+}
+
+// within joins a rank's ranges within a sharding.Cut, ascending.
+func (held holdings) within(x *part, c sharding.Cut, rank, step int, what string) []shard.Range {
 	var found []shard.Range
 	for _, q := range x.params() {
 		for _, h := range held[holding{rank, step, what, q.Name}] {
@@ -90,15 +99,14 @@ type owned struct {
 }
 
 // checkCut judges one sharding unit of one group in one step.
-func checkCut(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range, x *part, c *sharding.Cut, step int, what string) {
+func checkCut(p *contract.Pass, r *evidence.Run, held holdings, x *part, c sharding.Cut, step int, what string) {
 	finding := func(rank int, got, want any, format string, args ...any) {
-		p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("%s of %s: ", what, c.Name) + fmt.Sprintf(format, args...)})
+		p.At(rank, step).Report(got, want, "%s of %s: %s", what, c.Name, fmt.Sprintf(format, args...))
 	}
 	var shares []owned
 	complete := true
 	for place, rank := range x.group {
-		want, got := c.Own(place), ranges(held, x, c, rank, step, what)
+		want, got := c.Own(place), held.within(x, c, rank, step, what)
 		if !want.Empty() {
 			p.Expect(1)
 		}
@@ -121,9 +129,9 @@ func checkCut(p *contract.Pass, r *evidence.Run, held map[holding][]shard.Range,
 	for _, s := range append(shares, owned{shard.Range{Lo: c.Hi, Hi: c.Hi}, -1}) {
 		switch {
 		case s.Lo < next.Hi && s.rank >= 0:
-			finding(s.rank, text(s.Range), "", "ranks %d and %d both hold elements from %d", next.rank, s.rank, s.Lo)
+			finding(s.rank, text(s.Range), nil, "ranks %d and %d both hold elements from %d", next.rank, s.rank, s.Lo)
 		case s.Lo > next.Hi && complete:
-			finding(-1, "", "", "no rank holds elements [%d,%d)", next.Hi, s.Lo)
+			finding(-1, nil, nil, "no rank holds elements [%d,%d)", next.Hi, s.Lo)
 		}
 		if s.Hi > next.Hi {
 			next = s

@@ -2,111 +2,81 @@ package zero
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // full is clause 2: the sharded step is that of unsharded data parallelism.
-func full(p *contract.Pass) {
-	test, control, ok := pair(p)
+func full(p *contract.Pass, r *evidence.Run) {
+	c, ok := unsharded(p, r)
 	if !ok {
 		return
 	}
-	same := promised(test, control)
-	for step := range test.Config.Steps {
-		for w := range test.Workers {
-			if test.Busy(w) && (same || step == 0 && test.Config.Plan.CanonicalActivations()) {
-				workers(p, test, control, step, w)
-			}
+	for step := range r.Config.Steps {
+		if step < c.Equal {
+			workers(p, c, step)
 		}
-		whats := []string{trace.LR, trace.Counter} // no sums
-		if same {
-			whats = append(whats, trace.Loss, trace.Norm, trace.Coef)
-		}
-		for rank := range test.Header.World {
-			scalars(p, test, control, step, rank, whats)
+		for rank := range r.Header.World {
+			scalars(c, step, rank)
 		}
 	}
-	states(p, test, control)
+	states(p, c)
 }
 
-// promised reports whether the plan has the bits of the control. A ring adds in
-// an order that depends on what is reduced, and ranks that shard gradients walk
-// other workers.
-func promised(test, control *evidence.Run) bool {
-	return test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model)
+// unsharded reads the control beside the test run: the same task on the same
+// mesh, unsharded.
+func unsharded(p *contract.Pass, test *evidence.Run) (c *compare.Comparison, ok bool) {
+	return compare.With(p, test, func(c *compare.Comparison) error {
+		if x := c.Control.Config.Plan; x.Zero != 0 || x.Dims() != test.Config.Plan.Dims() || c.Control.Workers != test.Workers {
+			return fmt.Errorf("the control's plan is %s: want that of %s without sharding", x, test.Config.Plan)
+		}
+		return nil
+	})
 }
 
 // states compares the state after every step with the control's, or judges every
-// step by itself where the plan does not promise that.
-func states(p *contract.Pass, test, control *evidence.Run) {
-	if !promised(test, control) {
-		bounded.Judge(p, test, nil)
+// step by itself where the plan does not promise that: a ring adds in an order
+// that depends on what is reduced, and ranks that shard gradients walk other
+// workers.
+func states(p *contract.Pass, c *compare.Comparison) {
+	if !c.Same {
+		bounded.Judge(p, c.Test, nil)
 		return
 	}
-	for step := range test.Config.Steps {
-		state(p, test, control, step)
+	for step := range c.Test.Config.Steps {
+		state(p, c, step)
 	}
 }
 
-// pair reads the test run and its control: the same task on the same mesh,
-// unsharded.
-func pair(p *contract.Pass) (test, control *evidence.Run, ok bool) {
-	test, ok = read(p, contract.Test)
-	if !ok {
-		return nil, nil, false
-	}
-	control, ok = evidence.Read(p, contract.Control)
-	if !ok {
-		return nil, nil, false
-	}
-	if err := evidence.SameTask(test, control); err != nil {
-		p.Doubt("%v", err)
-		return nil, nil, false
-	}
-	if c := control.Config.Plan; c.Zero != 0 || c.Dims() != test.Config.Plan.Dims() || control.Workers != test.Workers {
-		p.Doubt("the control's plan is %s: want that of %s without sharding", c, test.Config.Plan)
-		return nil, nil, false
-	}
-	return test, control, true
-}
-
-// workers compares one logical worker's gradients before any sum over workers:
-// a difference here is of the computation, not of the sharding.
-func workers(p *contract.Pass, test, control *evidence.Run, step, w int) {
-	for _, t := range test.Sources {
-		p.Expect(1)
-		got, ok := total(test, everyone(test), step, trace.WorkerGrad, t.Name, w)
-		want, has := total(control, everyone(control), step, trace.WorkerGrad, t.Name, w)
-		if !ok || !has || got.Count < want.Count {
-			continue
-		}
-		p.Saw(1)
-		if !evidence.Same(got, want) {
-			p.Report(test.Fill(contract.Finding{Rank: got.Rank, Step: step, Tensor: t.Name,
-				Message: fmt.Sprintf("the gradient of logical worker %d, before any reduction, is not the unsharded run's", w)}, got, want))
+// workers compares the logical workers' gradients before any sum over workers: a
+// difference here is of the computation, not of the sharding.
+func workers(p *contract.Pass, c *compare.Comparison, step int) {
+	for w := range c.Test.Working() {
+		for _, t := range c.Test.Sources {
+			got, ok := total(c.Test, everyone(c.Test), step, trace.WorkerGrad, t.Name, w)
+			want, has := total(c.Control, everyone(c.Control), step, trace.WorkerGrad, t.Name, w)
+			c.Test.Compare(p.At(got.Rank, step).Of(t.Name), ok && has && got.Count >= want.Count, got, want,
+				"the gradient of logical worker %d, before any reduction, is not the unsharded run's", w)
 		}
 	}
 }
 
 // state compares gradients, weights and moments: the shards of all ranks added
 // up with the control's copy. Shards that are not all recorded cannot be judged.
-func state(p *contract.Pass, test, control *evidence.Run, step int) {
-	for _, what := range append([]string{trace.Grad}, test.State()...) {
-		for _, t := range test.Params {
-			p.Expect(1)
-			got, ok := test.Logical(step, what, t.Name, 0)
-			want, has := control.Logical(step, what, t.Name, 0)
-			if !ok || !has || got.Count < want.Count {
-				continue
-			}
-			p.Saw(1)
-			if !evidence.Same(got, want) {
-				p.Report(test.Fill(contract.Finding{Rank: soleHolder(test, step, what, t.Name), Step: step, Tensor: t.Name,
-					Message: fmt.Sprintf("%s, its shards added up, is not the unsharded run's", what)}, got, want))
+func state(p *contract.Pass, c *compare.Comparison, step int) {
+	for _, what := range append([]string{trace.Grad}, c.Test.State()...) {
+		for _, t := range c.Test.Params {
+			got, ok := c.Test.Logical(step, what, t.Name, 0)
+			want, has := c.Control.Logical(step, what, t.Name, 0)
+			if p.Found(ok && has && got.Count >= want.Count) && !evidence.Same(got, want) {
+				rank := soleHolder(c.Test, step, what, t.Name)
+				c.Test.Report(p.At(rank, step).Of(t.Name), got, want, "%s, its shards added up, is not the unsharded run's", what)
 			}
 		}
 	}
@@ -127,56 +97,30 @@ func soleHolder(r *evidence.Run, step int, what, tensor string) int {
 }
 
 // scalars compares what a rank believes with what the same rank believes
-// unsharded.
-func scalars(p *contract.Pass, test, control *evidence.Run, step, rank int, whats []string) {
+// unsharded. The first two are no sums, so every plan promises them.
+func scalars(c *compare.Comparison, step, rank int) {
+	whats := []string{trace.LR, trace.Counter}
+	if c.Same && c.LastStage(rank) {
+		whats = append(whats, trace.Loss)
+	}
+	if c.Same {
+		whats = append(whats, trace.Norm, trace.Coef)
+	}
 	for _, what := range whats {
-		if what == trace.Loss && !lastStage(test, rank) {
-			continue
-		}
-		p.Expect(1)
-		got, ok := test.Scalar(rank, step, what)
-		want, has := control.Scalar(rank, step, what)
-		if !ok || !has {
-			continue
-		}
-		p.Saw(1)
-		if got.Value != want.Value || got.Bits != want.Bits { // NaN differs from NaN
-			p.Report(contract.Finding{Rank: rank, Step: step, Index: -1, Got: fmt.Sprint(float64(got.Value)), Want: fmt.Sprint(float64(want.Value)),
-				Message: fmt.Sprintf("%s of rank %d is not the unsharded run's", what, rank)})
-		}
+		c.Scalar(step, rank, rank, what, "is not the unsharded run's")
 	}
 }
 
-// lastStage reports whether a rank has the loss.
-func lastStage(r *evidence.Run, rank int) bool {
-	dims := r.Config.Plan.Dims()
-	return dims.Coord(rank).PP == dims.PP-1
-}
+func everyone(r *evidence.Run) []int { return slices.Sorted(maps.Keys(r.Ranks)) }
 
-func everyone(r *evidence.Run) []int {
-	out := make([]int, r.Header.World)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
-// total adds up what the given ranks recorded of a tensor, replicas included;
-// the event has the first of these ranks.
+// total adds up what the given ranks recorded of a tensor, replicas included, so
+// without its elements; the event has the first of these ranks.
 func total(r *evidence.Run, ranks []int, step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
 	for _, rank := range ranks {
-		e, has := r.Digest(rank, step, what, tensor, worker)
-		if !has {
-			continue
+		if e, has := r.Digest(rank, step, what, tensor, worker); has {
+			e.Data = nil
+			sum, ok = evidence.Add(sum, e), true
 		}
-		if !ok {
-			sum, ok = e, true
-			d := *e.Digest
-			sum.Digest, sum.Data = &d, nil
-			continue
-		}
-		sum.Digest.Add(*e.Digest)
-		sum.Count += e.Count
 	}
 	return sum, ok
 }

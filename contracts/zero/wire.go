@@ -13,17 +13,9 @@ import (
 )
 
 // moved is clause 6: bytes on the wire per step equal the stage's formula.
-func moved(p *contract.Pass) {
-	r, ok := read(p, contract.Test)
-	if !ok {
-		return
-	}
-	for rank := range r.Header.World {
-		group := r.Config.Plan.Dims().Group(rank, names.DP)
-		if group[0] != rank {
-			continue
-		}
-		want := traffic(r, rank)
+func moved(p *contract.Pass, r *evidence.Run) {
+	for _, group := range r.Groups() {
+		want := traffic(r, group[0])
 		for step := range r.Config.Steps {
 			p.Expect(2)
 			sent(p, r, group, step, want)
@@ -53,32 +45,29 @@ func traffic(r *evidence.Run, rank int) int64 {
 // imply, and those that the communicator counted as they moved. A step that some
 // rank did not finish, or left no record of, cannot be judged.
 func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) {
-	total, moved, byOp, movedByOp := int64(0), int64(0), map[string]int64{}, map[string]int64{}
-	silent := false
+	implied, counted, silent := parcels{}, parcels{}, false
 	for _, rank := range group {
 		found := false
-		for e := range r.Events(rank, trace.KindComm) {
-			if e.Step == step && e.Group == names.DP {
+		for e := range r.In(step, rank, trace.KindComm) {
+			if e.Group == names.DP {
 				found = true
-				total += e.Bytes
-				moved += e.Moved
 				silent = silent || e.Moved < 0 // as recorded of a communicator that does not count
-				byOp[e.Op] += e.Bytes
-				movedByOp[e.Op] += e.Moved
+				implied[e.Op] += e.Bytes
+				counted[e.Op] += e.Moved
 			}
 		}
 		if _, ended := r.Scalar(rank, step, trace.Counter); !found || !ended {
 			return
 		}
 	}
-	report := func(what string, got int64, byOp map[string]int64) {
-		p.Report(contract.Finding{Rank: group[0], Step: step, Index: -1, Got: fmt.Sprint(got), Want: fmt.Sprint(want),
-			Message: fmt.Sprintf("%s of ranks %v %d bytes (%s), the formula gives %d", what, group, got, parcels(byOp), want)})
+	report := func(what string, got parcels) {
+		p.At(group[0], step).Report(got.sum(), want, "%s of ranks %v %d bytes (%s), the formula gives %d", what, group, got.sum(), got, want)
 	}
 	p.Saw(1)
-	if total != want {
-		report("by the operations", total, byOp)
+	if implied.sum() != want {
+		report("by the operations", implied)
 	}
+	moved := counted.sum()
 	if silent || moved == 0 && want > 0 {
 		p.Doubt("step %d: the communicator of ranks %v did not count the bytes that it moves", step, group)
 		return
@@ -86,16 +75,26 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 	p.Saw(1)
 	// A star sends what it reduces and scatters to one rank and back.
 	if star := r.Config.Plan.Comm == names.Star; moved < want || moved > want && !star {
-		report("by the count of what moves", moved, movedByOp)
+		report("by the count of what moves", counted)
 	}
 }
 
-// parcels lists the operations that moved bytes.
-func parcels(byOp map[string]int64) string {
+// parcels are bytes by operation.
+type parcels map[string]int64
+
+func (x parcels) sum() (n int64) {
+	for _, bytes := range x {
+		n += bytes
+	}
+	return n
+}
+
+// String lists the operations that moved bytes.
+func (x parcels) String() string {
 	var out []string
-	for _, op := range slices.Sorted(maps.Keys(byOp)) {
-		if byOp[op] > 0 {
-			out = append(out, fmt.Sprintf("%s %d", op, byOp[op]))
+	for _, op := range slices.Sorted(maps.Keys(x)) {
+		if x[op] > 0 {
+			out = append(out, fmt.Sprintf("%s %d", op, x[op]))
 		}
 	}
 	return strings.Join(out, ", ")

@@ -25,21 +25,18 @@ func Contract() *contract.Contract {
 	}
 }
 
-// read is evidence.Read for plans that shard.
-func read(p *contract.Pass, role contract.Role) (*evidence.Run, bool) {
-	r, ok := evidence.Read(p, role)
-	if !ok {
-		return nil, false
-	}
-	if r.Config.Plan.Zero == 0 {
-		p.Doubt("plan %s of the %s run shards nothing", r.Config.Plan, role)
-		return nil, false
-	}
-	if !r.Config.Evidence.Digests {
-		p.Doubt("the %s run was recorded without digests", role)
-		return nil, false
-	}
-	return r, true
+// with is evidence.With for plans that shard.
+func with(check func(*contract.Pass, *evidence.Run)) func(*contract.Pass) {
+	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
+		switch {
+		case r.Config.Plan.Zero == 0:
+			p.Doubt("plan %s of the test run shards nothing", r.Config.Plan)
+		case !r.Config.Evidence.Digests:
+			p.Doubt("the test run was recorded without digests")
+		default:
+			check(p, r)
+		}
+	})
 }
 
 func clauses() []*contract.Clause {
@@ -48,19 +45,19 @@ func clauses() []*contract.Clause {
 	}
 	return []*contract.Clause{
 		c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
-			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, sharded),
+			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, with(sharded)),
 		bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, full)),
+			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, with(full))),
 		c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
-			"digest (updated, weight), gather (use)", contract.Exact, gathered),
+			"digest (updated, weight), gather (use)", contract.Exact, with(gathered)),
 		c("4", "In stage 3 a rank holds only its shard at rest, a unit is gathered before use and released after, and a pass finds and leaves the weights of the last step; in stages 1 and 2 weights stay whole.",
-			"gather, phase, memory, digest (weight)", contract.Exact, resting),
+			"gather, phase, memory, digest (weight)", contract.Exact, with(resting)),
 		c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it; beside these a rank holds no more than without sharding.",
-			"memory", contract.Integer, living),
+			"memory", contract.Integer, with(living)),
 		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
-			"comm", contract.Integer, moved),
+			"comm", contract.Integer, with(moved)),
 		bounded.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
-			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, mapped)),
+			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, with(mapped))),
 	}
 }
 

@@ -48,7 +48,7 @@ func Table() []Row {
 		{[]string{"contracts/contract"}, []string{"core/{plan,spec,trace}"}},
 		{[]string{"contracts/sharding"}, []string{"core/{model,names,plan,shard}"}},
 		{[]string{"contracts/evidence"}, []string{"kernels", "core/{model,names,shard,spec,trace}", "contracts/contract"}},
-		{[]string{"contracts/{bounded,compare}"}, []string{"kernels", "core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
+		{[]string{"contracts/{bounded,compare}"}, []string{"core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
 		{[]string{"contracts/collective"}, []string{"kernels", "core/{drill,names,trace}", "contracts/contract"}},
 		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,shard,spec,trace}",
 			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
