@@ -28,7 +28,7 @@ func config(t *testing.T, name, p string) spec.Config {
 	}
 	cfg.Steps, cfg.Evidence.Digests = 2, true
 	if race.Enabled {
-		cfg.Model.SeqLen = 11
+		cfg.Model.SeqLen = 5
 	}
 	return cfg
 }
@@ -38,7 +38,7 @@ func config(t *testing.T, name, p string) spec.Config {
 func small(t *testing.T, name, p string) spec.Config {
 	t.Helper()
 	cfg := config(t, name, p)
-	cfg.Model.SeqLen, cfg.Model.Layers = 11, 2
+	cfg.Model.SeqLen, cfg.Model.Layers = min(11, cfg.Model.SeqLen), 2
 	return cfg
 }
 

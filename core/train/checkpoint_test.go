@@ -30,7 +30,7 @@ func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, chang
 		t.Fatal(err)
 	}
 	if race.Enabled {
-		cfg.Model.SeqLen = 11
+		cfg.Model.SeqLen = 5
 	}
 	cfg.Steps, cfg.Evidence.Digests = steps, true
 	if change != nil {
@@ -63,7 +63,7 @@ func TestResumeUnderAnotherPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range race.Some(4, ps) {
+		for _, p := range race.Some(6, ps) {
 			t.Run(name+" "+p[0]+" then "+p[1], func(t *testing.T) {
 				dir := t.TempDir()
 				if _, err := runPlan(t, name, p[0], 2, train.Checkpoints{Dir: dir}, nil); err != nil {
