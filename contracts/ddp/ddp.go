@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // subject is plans with data-parallel replicas, and the single worker that all of
@@ -119,3 +120,22 @@ How to read a finding
   Look at the lowest step first; what follows it is its consequence. A finding
   in clause 4 whose workers' gradients agree points at the reduction; one in
   clause 2 without one in clause 4 for other ranks points at that rank alone.`
+
+// single is clause 4: the result is that of the single worker on the same
+// global batch; where the plan does not promise its bits, every step is judged
+// from the plan's own weights.
+func single(p *contract.Pass, c *compare.Comparison) {
+	if !c.Test.Exact() {
+		bounded.Judge(p, c.Test, nil)
+		c.Scalars(nil, trace.LR)
+		return
+	}
+	// Workers' own gradients come first: a difference there is of the computation,
+	// not of the communication.
+	c.Gradients(nil)
+	for step := range c.Test.Config.Steps {
+		c.State(step, nil)
+	}
+	c.Scalars(c.LastStage, trace.Loss)
+	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
+}

@@ -1,3 +1,4 @@
+// Package suite runs contract C-CKPT-001.
 package suite
 
 import (
@@ -7,6 +8,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/lockstep-ml/lockstep/contracts/ckpt"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
@@ -16,6 +18,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: ckpt.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // stored is the number of steps before a run is interrupted, and tokens the
 // sequence length of fixtures: what a step computes is not in question here.

@@ -1,3 +1,4 @@
+// Package suite runs contract C-COMM-001.
 package suite
 
 import (
@@ -14,6 +15,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: collective.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // orderless are the clauses of algorithms that add in an order of their own.
 var orderless = [...]string{"1", "3", "4", "5", "6", "7"}

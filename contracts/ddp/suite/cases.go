@@ -1,12 +1,19 @@
+// Package suite runs contract C-DDP-001.
 package suite
 
 import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
+	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: ddp.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // of makes a global batch of n sequences.
 func of(n int) func(*spec.Config) { return func(c *spec.Config) { c.Sequences = n } }

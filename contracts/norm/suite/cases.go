@@ -1,3 +1,4 @@
+// Package suite runs contract C-NORM-001.
 package suite
 
 import (
@@ -6,9 +7,15 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/norm"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: norm.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // Steps of the data in which an infinity is planted: between others, so that
 // there is a state to keep and a step that goes on. Long runs skip again.

@@ -1,11 +1,18 @@
+// Package suite runs contract C-PIPE-001.
 package suite
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
+	"github.com/lockstep-ml/lockstep/contracts/pipe"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: pipe.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // oneWorker computes the whole batch as one logical worker, so that a step may
 // have fewer micro-batches than stages.

@@ -1,11 +1,18 @@
+// Package suite runs contract C-TP-001.
 package suite
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/contracts/tp"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: tp.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // biased unties the head and gives every linear layer a bias.
 func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }

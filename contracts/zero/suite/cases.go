@@ -1,3 +1,4 @@
+// Package suite runs contract C-ZERO-001.
 package suite
 
 import (
@@ -7,6 +8,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: zero.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // sgd trains with SGD.
 func sgd(c *spec.Config) { c.Optimizer = optim.Config{Name: "sgd", LR: 0.1, Decay: 0.1, Clip: 1} }
