@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/sharding"
-	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -195,7 +193,7 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 		case e.Kind == trace.KindPhase && e.What == trace.Backward:
 			passes[e.Step]++
 			early[e.Step] = issued[e.Step]
-		case e.Kind == trace.KindIssue && strings.HasPrefix(e.Unit, blockPrefix):
+		case e.Kind == trace.KindIssue && evidence.IsBlock(e.Unit):
 			issued[e.Step]++
 		}
 	}
@@ -219,6 +217,3 @@ func blockReductions(r *evidence.Run, rank, workers int) int {
 	}
 	return n
 }
-
-// blockPrefix begins the unit names of blocks.
-var blockPrefix = strings.TrimSuffix(model.BlockUnit(0), "0")

@@ -12,7 +12,8 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: ddp.Contract(), Cases: list, Mutants: mutants()}
+	grid := suite.Grid{Fixtures: fixtures, Named: named, Runs: suite.Beside(compare.Single)}
+	return &suite.Suite{Contract: ddp.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 
 // of makes a global batch of n sequences.
@@ -56,12 +57,6 @@ func fixtures(level int) []suite.Fixture {
 	return append(many,
 		suite.Fixture{Config: "nano", Steps: 2000, Plans: []string{"dp=8"}, Suffix: " soak"},
 		suite.Fixture{Config: "350M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: named, Runs: suite.Beside(compare.Single)}
-	return g.Cases(o)
 }
 
 // named runs a configuration for as long as its own fixture does.

@@ -11,7 +11,8 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: pipe.Contract(), Cases: list, Mutants: mutants()}
+	grid := suite.Grid{Fixtures: fixtures, Named: stages, Runs: suite.Beside(compare.Unsplit)}
+	return &suite.Suite{Contract: pipe.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 
 // oneWorker computes the whole batch as one logical worker, so that a step may
@@ -43,12 +44,6 @@ func fixtures(level int) []suite.Fixture {
 	}
 	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
 		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: stages, Runs: suite.Beside(compare.Unsplit)}
-	return g.Cases(o)
 }
 
 // stages has plans that a configuration allows.

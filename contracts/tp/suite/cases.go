@@ -11,7 +11,9 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: tp.Contract(), Cases: list, Mutants: mutants()}
+	grid := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
+		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
+	return &suite.Suite{Contract: tp.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 
 // biased unties the head and gives every linear layer a bias.
@@ -39,13 +41,6 @@ func fixtures(level int) []suite.Fixture {
 	}
 	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
 		Change: func(c *spec.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
-		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
-	return g.Cases(o)
 }
 
 // split has plans that a configuration allows: over two ranks, and over all of

@@ -11,7 +11,8 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: zero.Contract(), Cases: list, Mutants: mutants()}
+	grid := suite.Grid{Fixtures: fixtures, Named: named, Runs: runs}
+	return &suite.Suite{Contract: zero.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 
 // sgd trains with SGD.
@@ -55,12 +56,6 @@ func fixtures(level int) []suite.Fixture {
 		return many
 	}
 	return append(many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: named, Runs: runs}
-	return g.Cases(o)
 }
 
 func named(config string, _ int) suite.Fixture {
