@@ -19,37 +19,33 @@ var subject = compare.Subject{
 
 // Contract is C-DDP-001.
 func Contract() *contract.Contract {
+	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
+		return &contract.Clause{ID: "C-DDP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
+	}
 	return &contract.Contract{
 		ID:        "C-DDP-001",
 		Title:     "Data-parallel replicas are identical",
 		Statement: "After all-reduce and optimizer step all workers hold identical weights, the ones that a single worker gets from the same global batch.",
 		Doc:       doc,
-		Clauses:   clauses(),
-		Judges:    subject.About,
-	}
-}
-
-func clauses() []*contract.Clause {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-DDP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
-	return []*contract.Clause{
-		c("1", "Replicas start with bit-equal weights and moments.",
-			"digest (weight, moments) before the first step; in ZeRO stage 3 gather (use) of the first", contract.Exact, subject.With(initial)),
-		c("2", "After every step the weights, the moments and the step counters of all replicas are bit-equal, and no two buffers share memory.",
-			"digest (weight, moments), scalar (counter), span, diff; in ZeRO stage 3 gather (use)", contract.Exact, subject.With(updated)),
-		c("3", "Every logical worker's gradient enters exactly one reduction per unit and step, over exactly the ranks that replicate the unit, issued while the backward pass still runs.",
-			"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, subject.With(reduced)),
-		bounded.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPair(single))),
-		c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
-			"comm", contract.Integer, subject.With(ordered)),
-		bounded.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
-			"changed, unmoved of the test and the control run, captured elements", contract.Exact, subject.WithPair(progressed))),
-		c("7", "No gradient, weight, moment or loss is NaN or infinite, and no step is skipped; otherwise the first producer is named.",
-			"digest, scalar (loss), skip", contract.Integer, subject.With(finite)),
-		c("8", "The data shards of the ranks are disjoint and cover the batch, and all ranks weigh the loss by the same number of valid tokens.",
-			"data, tokens of the test and the control run", contract.Integer, subject.WithPair(covered)),
+		Clauses: []*contract.Clause{
+			c("1", "Replicas start with bit-equal weights and moments.",
+				"digest (weight, moments) before the first step; in ZeRO stage 3 gather (use) of the first", contract.Exact, subject.With(initial)),
+			c("2", "After every step the weights, the moments and the step counters of all replicas are bit-equal, and no two buffers share memory.",
+				"digest (weight, moments), scalar (counter), span, diff; in ZeRO stage 3 gather (use)", contract.Exact, subject.With(updated)),
+			c("3", "Every logical worker's gradient enters exactly one reduction per unit and step, over exactly the ranks that replicate the unit, issued while the backward pass still runs.",
+				"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, subject.With(reduced)),
+			bounded.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
+				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPair(single))),
+			c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
+				"comm", contract.Integer, subject.With(ordered)),
+			bounded.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
+				"changed, unmoved of the test and the control run, captured elements", contract.Exact, subject.WithPair(progressed))),
+			c("7", "No gradient, weight, moment or loss is NaN or infinite, and no step is skipped; otherwise the first producer is named.",
+				"digest, scalar (loss), skip", contract.Integer, subject.With(finite)),
+			c("8", "The data shards of the ranks are disjoint and cover the batch, and all ranks weigh the loss by the same number of valid tokens.",
+				"data, tokens of the test and the control run", contract.Integer, subject.WithPair(covered)),
+		},
+		Judges: subject.About,
 	}
 }
 

@@ -25,12 +25,10 @@ type Holding struct {
 func (r *Run) Held() map[string][]Holding {
 	out := map[string][]Holding{}
 	for rank := range r.Header.World {
-		at := r.At(rank)
-		for _, part := range r.Config.Plan.Parts(r.Config.Model, at) {
-			l := model.NewLayout(r.Config.Model, part)
+		for _, l := range r.Layouts(rank) {
 			for _, p := range l.Params {
 				if p.Len() > 0 {
-					out[p.Name] = append(out[p.Name], Holding{rank, at, p, l.Units[p.Unit].Name})
+					out[p.Name] = append(out[p.Name], Holding{rank, r.At(rank), p, l.Units[p.Unit].Name})
 				}
 			}
 		}

@@ -14,36 +14,32 @@ var subject = compare.Subject{About: func(p plan.Plan) bool { return p.TP > 1 },
 
 // Contract is C-TP-001.
 func Contract() *contract.Contract {
+	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
+		return &contract.Clause{ID: "C-TP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
+	}
 	return &contract.Contract{
 		ID:        "C-TP-001",
 		Title:     "Tensor-parallel ranks compute the dense model",
 		Statement: "Slices of weights, activations and gradients on tensor-parallel ranks add up, bit for bit, to those of the model that is not split.",
 		Doc:       doc,
-		Clauses:   clauses(),
-		Control:   compare.Unsplit,
-		Judges:    subject.About,
-	}
-}
-
-func clauses() []*contract.Clause {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-TP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
-	return []*contract.Clause{
-		c("1", "Column parallel: the output columns of every rank are the dense output's, bit for bit.",
-			"tap (q, k, v, gate, up, logits) of the test and the control run", contract.Exact, withTaps((*match).columns)),
-		c("2", "Row parallel: the reduced sums, and the loss made of them, are the dense ones on every rank.",
-			"tap (embed, attn, mlp), scalar (loss) of the test and the control run", contract.Exact, withTaps((*match).rows)),
-		c("3", "Shards are contiguous slices of the dense weights and moments and nothing is lost; sizes that cannot be cut are refused, a vocabulary is cut by the shard rule.",
-			"digest (weight, moments) of the test and the control run, the plan", contract.Exact, subject.WithPart(shards)),
-		bounded.OrBound(c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
-			"tap (dmlp, dattn), digest (grad.worker, grad) of the test and the control run", contract.Exact, withTaps((*match).backward))),
-		bounded.OrBound(c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPart(replicated))),
-		bounded.OrBound(c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
-			"digest (weight, grad), tap (k, v), comm (kv)", contract.Exact, withTaps((*match).kvHeads))),
-		c("7", "All-reduces per block and micro-batch: two forward and two backward over exactly the tensor-parallel ranks, with the elements and bytes that the plan implies, and none beside those of KV copies and vocabulary.",
-			"comm (tp, kv), phase, data", contract.Integer, subject.With(traffic)),
+		Clauses: []*contract.Clause{
+			c("1", "Column parallel: the output columns of every rank are the dense output's, bit for bit.",
+				"tap (q, k, v, gate, up, logits) of the test and the control run", contract.Exact, withTaps((*match).columns)),
+			c("2", "Row parallel: the reduced sums, and the loss made of them, are the dense ones on every rank.",
+				"tap (embed, attn, mlp), scalar (loss) of the test and the control run", contract.Exact, withTaps((*match).rows)),
+			c("3", "Shards are contiguous slices of the dense weights and moments and nothing is lost; sizes that cannot be cut are refused, a vocabulary is cut by the shard rule.",
+				"digest (weight, moments) of the test and the control run, the plan", contract.Exact, subject.WithPart(shards)),
+			bounded.OrBound(c("4", "Backward: the reduced input gradients and the slices of weight gradients are the dense ones.",
+				"tap (dmlp, dattn), digest (grad.worker, grad) of the test and the control run", contract.Exact, withTaps((*match).backward))),
+			bounded.OrBound(c("5", "Replicated tensors stay equal on all ranks, and their gradients are neither multiplied nor partial.",
+				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPart(replicated))),
+			bounded.OrBound(c("6", "KV heads: every head lies on as many ranks as the plan says; copies see equal keys and values, and their gradients are summed over exactly the ranks that hold them.",
+				"digest (weight, grad), tap (k, v), comm (kv)", contract.Exact, withTaps((*match).kvHeads))),
+			c("7", "All-reduces per block and micro-batch: two forward and two backward over exactly the tensor-parallel ranks, with the elements and bytes that the plan implies, and none beside those of KV copies and vocabulary.",
+				"comm (tp, kv), phase, data", contract.Integer, subject.With(traffic)),
+		},
+		Control: compare.Unsplit,
+		Judges:  subject.About,
 	}
 }
 

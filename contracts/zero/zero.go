@@ -19,14 +19,32 @@ import (
 
 // Contract is C-ZERO-001.
 func Contract() *contract.Contract {
+	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
+		return &contract.Clause{ID: "C-ZERO-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
+	}
 	return &contract.Contract{
 		ID:        "C-ZERO-001",
 		Title:     "Sharded training is unsharded training",
 		Statement: "ZeRO stages 1, 2 and 3 give the weights of unsharded data parallelism bit for bit, with shards that are disjoint and cover everything, and with the memory and traffic of the stage's formulas.",
 		Doc:       doc,
-		Clauses:   clauses(),
-		Judges:    func(p plan.Plan) bool { return p.Zero > 0 },
-		Control:   Unsharded,
+		Clauses: []*contract.Clause{
+			c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
+				"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, with(sharded)),
+			bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
+				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, with(full))),
+			c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
+				"digest (updated, weight), gather (use)", contract.Exact, with(gathered)),
+			c("4", "In stage 3 a rank holds only its shard at rest, a unit is gathered before use and released after, and a pass finds and leaves the weights of the last step; in stages 1 and 2 weights stay whole.",
+				"gather, phase, memory, digest (weight)", contract.Exact, with(resting)),
+			c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it; beside these a rank holds no more than without sharding.",
+				"memory", contract.Integer, with(living)),
+			c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
+				"comm", contract.Integer, with(moved)),
+			bounded.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
+				"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, with(mapped))),
+		},
+		Judges:  func(p plan.Plan) bool { return p.Zero > 0 },
+		Control: Unsharded,
 	}
 }
 
@@ -42,28 +60,6 @@ func with(check func(*contract.Pass, *evidence.Run)) func(*contract.Pass) {
 			check(p, r)
 		}
 	})
-}
-
-func clauses() []*contract.Clause {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-ZERO-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
-	return []*contract.Clause{
-		c("1", "Within each sharding unit the ranks' shards are contiguous, disjoint and cover the unit; by elements, their sizes are within 1 of total/world, the first total mod world ranks one more.",
-			"digest (moments, grad, in stage 3 weight): which elements each covers", contract.Integer, with(sharded)),
-		bounded.OrBound(c("2", "The sharded step is the full step, bit for bit: gradients, norm, clipping, weights, moments, loss and step counters are those of unsharded data parallelism on as many ranks.",
-			"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, with(full))),
-		c("3", "After a gather all ranks hold equal weights, and each slice came from its owner.",
-			"digest (updated, weight), gather (use)", contract.Exact, with(gathered)),
-		c("4", "In stage 3 a rank holds only its shard at rest, a unit is gathered before use and released after, and a pass finds and leaves the weights of the last step; in stages 1 and 2 weights stay whole.",
-			"gather, phase, memory, digest (weight)", contract.Exact, with(resting)),
-		c("5", "Live bytes of weights, gradients and moments, and of all together, are at the stage's formula: at the end of each step and at the peak within it; beside these a rank holds no more than without sharding.",
-			"memory", contract.Integer, with(living)),
-		c("6", "Bytes on the wire per step, those that the operations imply and those counted as they move, equal the stage's formula exactly.",
-			"comm", contract.Integer, with(moved)),
-		bounded.OrBound(c("7", "Block maps give every block, the embedding, the final norm and the head one owner and report the true imbalance, and a run under a map is the full step.",
-			"digest (moments) of the test run, digests of the control run, memory (moments)", contract.Exact, with(mapped))),
-	}
 }
 
 const doc = `ZeRO spreads over the data-parallel ranks what plain data parallelism holds on

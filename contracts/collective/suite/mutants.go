@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 
-	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -15,9 +14,7 @@ import (
 
 // mutants are broken communicators.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-COMM-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
-	}
+	m := fault.Mutants("C-COMM-001")
 	return []suite.Mutant{
 		m("contribution-lost", "1", "tree of 3 ranks", loseContribution(1),
 			"the elements of one rank never enter a sum (NVIDIA/nccl#434)"),

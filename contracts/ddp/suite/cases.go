@@ -32,9 +32,6 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 20, Plans: []string{"dp=2", "dp=4", "dp=8", "dp=2,microbatches=8"}},
 		{Config: "nano", Steps: 4, Plans: []string{"dp=3", "dp=4,comm=ring", "dp=3,comm=star"}},
@@ -51,10 +48,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=3,tp=2,pp=2", "dp=3,tp=2,zero=2"}, Suffix: " of two steps"},
 		{Config: "5M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many,
+	return suite.Level(level, few, many,
 		suite.Fixture{Config: "nano", Steps: 2000, Plans: []string{"dp=8"}, Suffix: " soak"},
 		suite.Fixture{Config: "350M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"})
 }

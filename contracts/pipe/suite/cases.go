@@ -28,9 +28,6 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "odd", Steps: 2, Plans: []string{"pp=3", "pp=4,microbatches=8", "dp=2,pp=2", "pp=2,schedule=interleaved,virtual=2,microbatches=8"}},
 		{Config: "nano", Steps: 1, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2"}, Change: oneWorker, Suffix: " of one worker"},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2",
 			"dp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,vocab=parallel", "dp=3,pp=2", "dp=4,pp=2,comm=star", "dp=4,pp=2,zero=1,comm=ring"}},
@@ -39,10 +36,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 4, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2", "pp=4,microbatches=16",
 			"pp=2,schedule=interleaved,virtual=2,microbatches=3"}, Change: oneWorker, Suffix: " of one worker"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
+	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
 		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
 }
 

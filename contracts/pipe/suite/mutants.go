@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -17,9 +16,7 @@ import (
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-PIPE-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
-	}
+	m := fault.Mutants("C-PIPE-001")
 	const shorter = "odd dp=1,pp=4,microbatches=8"
 	return []suite.Mutant{
 		m("block-on-two-stages", "1", "nano dp=1,pp=2", layers(0, 6),

@@ -33,9 +33,6 @@ func fixtures(level int) []suite.Fixture {
 		}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3"}, Change: sgd, Suffix: " sgd"},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{
 			"dp=2,zero=1", "dp=4,zero=1", "dp=8,zero=1", "dp=2,zero=2", "dp=4,zero=2", "dp=8,zero=2", "dp=2,zero=3", "dp=4,zero=3", "dp=8,zero=3",
@@ -52,10 +49,7 @@ func fixtures(level int) []suite.Fixture {
 		}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3"}, Change: sgd, Suffix: " sgd"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
+	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
 }
 
 func named(config string, _ int) suite.Fixture {

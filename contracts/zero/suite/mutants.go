@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -16,9 +15,7 @@ import (
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-ZERO-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
-	}
+	m := fault.Mutants("C-ZERO-001")
 	b := model.BlockUnit
 	const first = 1 // unit of block 0 where the embedding is unit 0
 	return []suite.Mutant{
