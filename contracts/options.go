@@ -85,9 +85,7 @@ func (o *Options) engine() *suite.Engine {
 // Check fills defaults and refuses options that cannot be run on the contracts,
 // as an *OptionError that names value and rule.
 func (o *Options) Check(cs []*suite.Suite) error {
-	if o.Level == 0 {
-		o.Level = 1
-	}
+	o.Level = cmp.Or(o.Level, 1)
 	if o.Text.Bytes == nil {
 		o.Text = data.Default()
 	}

@@ -16,16 +16,17 @@ import (
 func ordered(p *contract.Pass, r *evidence.Run) {
 	all := map[string]issued{} // by communicator
 	for rank := range r.Header.World {
-		found := map[int]map[names.Axis]int{} // by step and group
+		type place struct {
+			step  int
+			group names.Axis
+		}
+		found := map[place]int{}
 		for e := range r.Events(rank, trace.KindComm) {
 			if e.Op == names.OpSend || e.Op == names.OpRecv {
 				continue // counted per pair of ranks
 			}
-			if found[e.Step] == nil {
-				found[e.Step] = map[names.Axis]int{}
-			}
-			found[e.Step][e.Group]++
-			found[e.Step][""]++ // in whatever group
+			found[place{e.Step, e.Group}]++
+			found[place{e.Step, ""}]++ // in whatever group
 			c := communicator(e)
 			if all[c] == nil {
 				all[c] = issued{}
@@ -34,7 +35,7 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 		}
 		for step := -1; step < r.Config.Steps; step++ {
 			for group, n := range least(r, rank, step) {
-				p.Count(n, found[step][group])
+				p.Count(n, found[place{step, group}])
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,19 +21,8 @@ func Preset(name string, o Options, steps int) (spec.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Steps = steps
-	if o.Steps > 0 {
-		cfg.Steps = o.Steps
-	}
-	if o.Seed != 0 {
-		cfg.Seed = o.Seed
-	}
-	if o.Backend != "" {
-		cfg.Backend = o.Backend
-	}
-	if o.Text.Name != "" {
-		cfg.Text = o.Text.Name
-	}
+	cfg.Steps, cfg.Seed = cmp.Or(o.Steps, steps), cmp.Or(o.Seed, cfg.Seed)
+	cfg.Backend, cfg.Text = cmp.Or(o.Backend, cfg.Backend), cmp.Or(o.Text.Name, cfg.Text)
 	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
 	return cfg, nil
 }

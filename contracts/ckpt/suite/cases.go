@@ -112,16 +112,21 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 	if err := x.store(ctx, env, root); err != nil {
 		return nil, fmt.Errorf("the run to be stored: %w", err)
 	}
-	c, err := checkpoint.Open(root)
+	if x.resumed != nil {
+		x.resumed(&env.Parts)
+	}
+	return resume(ctx, env, x.to, root)
+}
+
+// resume goes on from the checkpoint in dir.
+func resume(ctx context.Context, env suite.Env, cfg spec.Config, dir string) (*trace.History, error) {
+	c, err := checkpoint.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if x.resumed != nil {
-		x.resumed(&env.Parts)
-	}
 	env.Parts.Checkpoints.Resume = c
-	return env.Train(ctx, x.to)
+	return env.Train(ctx, cfg)
 }
 
 // store makes the checkpoints of the first steps.

@@ -28,11 +28,7 @@ var orderless = [...]string{"1", "3", "4", "5", "6", "7"}
 // list makes the cases: the tree on worlds that are powers of two and worlds
 // that are not, ring and star on one of each.
 func list(o suite.Options) []suite.Case {
-	seed := o.Seed
-	if seed == 0 {
-		seed = 1
-	}
-	level := min(max(o.Level, 1), 3)
+	seed, level := cmp.Or(o.Seed, 1), min(max(o.Level, 1), 3)
 	repeats := [...]int{2, 3, 10}[level-1]
 	var out []suite.Case
 	for _, a := range []struct {

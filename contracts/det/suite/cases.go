@@ -2,6 +2,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 
@@ -128,9 +129,7 @@ func goldens(o suite.Options) []suite.Case {
 	for _, v := range variants {
 		cfg := v.Config
 		cfg.Steps, cfg.Text = min(cfg.Steps, steps(o.Level)), own.Text.Name
-		if o.Backend != "" {
-			cfg.Backend = o.Backend
-		}
+		cfg.Backend = cmp.Or(o.Backend, cfg.Backend)
 		out = append(out, suite.Case{
 			Name: det.GoldenPrefix + v.Name, Clauses: []string{"C-DET-001.3"},
 			Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, own)},
