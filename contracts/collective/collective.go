@@ -3,6 +3,7 @@
 package collective
 
 import (
+	_ "embed" // explain.txt
 	"fmt"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -31,44 +32,8 @@ func Contract() *contract.Contract {
 	}
 }
 
-const doc = `Everything else rests on the collectives: a sum in another order changes the
-last bit of every weight, a wrong tail changes one weight in a thousand. So they
-are drilled by themselves, before any training is judged.
-
-A drill runs every operation over many sizes, groups, roots and layouts, and
-records a digest of each result with the guard elements round it. What the
-digest must be is computed from the drill's plan alone by another road: in
-integers where inputs add exactly in any order, by a recursive tree where they
-do not. -0, NaN, infinities and subnormals are planted among the inputs.
-
-How each clause judges
-  1  Inputs that are small multiples of one power of two: their sums are exact
-     in any order, so any algorithm must have these bits (the idea of
-     nccl-tests). Finds lost, doubled and stale contributions
-     (NVIDIA/nccl#2053, NVIDIA/nccl#434, NVIDIA/nccl-tests#131).
-  2  Inputs of full mantissas and mixed magnitudes: only the canonical tree has
-     these bits. Ring and star add in another order by design and are not judged
-     by this clause (NVIDIA/nccl#855, NVIDIA/nccl#1497: differences in the last
-     bits between algorithms are no fault).
-  3  Zero elements must be legal (pytorch/pytorch#85234); tails are where sizes
-     that the number of ranks does not divide go wrong.
-  4  Groups other than the world, in another order than the world's, and every
-     root: results are right by accident as long as group and world are one.
-  5  Output that lies within the input is overwritten too early by a careless
-     algorithm; guard elements show writes beside the result.
-  6  The whole drill once more on the same communicators: state that survives an
-     operation shows, and faults that come rarely.
-  7  Rank against rank; and ranks that call different operations must all get an
-     error, since a collective that accepts them corrupts silently
-     (pytorch/pytorch#75902).
-
-How to read a finding
-  rank    the rank whose result is wrong
-  step    the repetition of the drill, from 0
-  got, want   the digests of the result with its guards
-  The message names operation, group, elements and layout. One rank that is
-  wrong in all operations points at its memory or link; one operation that is
-  wrong on all ranks points at the algorithm.`
+//go:embed explain.txt
+var doc string
 
 // Spec is what a drill's history has in its header: it determines the drill.
 type Spec struct {
