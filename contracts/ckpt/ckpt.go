@@ -4,15 +4,14 @@ package ckpt
 
 import (
 	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 )
 
 // Contract is C-CKPT-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-CKPT-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
+	c := contract.Numbered("C-CKPT-001")
 	return &contract.Contract{
 		ID:        "C-CKPT-001",
 		Title:     "A resumed run is the uninterrupted run",

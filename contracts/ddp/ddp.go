@@ -20,9 +20,7 @@ var subject = compare.Subject{
 
 // Contract is C-DDP-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-DDP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
+	c := contract.Numbered("C-DDP-001")
 	return &contract.Contract{
 		ID:        "C-DDP-001",
 		Title:     "Data-parallel replicas are identical",

@@ -15,9 +15,7 @@ var subject = compare.Subject{About: func(p plan.Plan) bool { return p.TP > 1 },
 
 // Contract is C-TP-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-TP-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
+	c := contract.Numbered("C-TP-001")
 	return &contract.Contract{
 		ID:        "C-TP-001",
 		Title:     "Tensor-parallel ranks compute the dense model",

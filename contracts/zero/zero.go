@@ -20,9 +20,7 @@ import (
 
 // Contract is C-ZERO-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-ZERO-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
+	c := contract.Numbered("C-ZERO-001")
 	return &contract.Contract{
 		ID:        "C-ZERO-001",
 		Title:     "Sharded training is unsharded training",
