@@ -87,7 +87,8 @@ func unmoved(p *contract.Pass, c *compare.Comparison, t evidence.Tensor) {
 	for _, x := range copies {
 		got, want := x.Event.Ranges, x.Slice(control[0].Event.Ranges)
 		if index := firstOutside(got, want); index >= 0 {
-			f := p.At(x.Rank, c.Test.Config.Steps-1).Of(t.Name).Finding(fmt.Sprintf("%d elements unmoved", x.Event.Count), fmt.Sprintf("%d elements unmoved", length(want)),
+			of := func(n int64) string { return fmt.Sprintf("%d elements unmoved", n) }
+			f := p.At(x.Rank, c.Test.Config.Steps-1).Of(t.Name).Finding(of(x.Event.Count), of(length(want)),
 				"over the run other elements moved on rank %d than on the single worker", x.Rank)
 			f.Index = x.Index(index)
 			p.Report(f)

@@ -89,7 +89,8 @@ func (s drilling) logs(backend string) ([]*trace.Log, error) {
 	}
 	logs := make([]*trace.Log, s.World)
 	for r := range logs {
-		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: s.World, Backend: backend,
+		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic,
+			Rank: r, World: s.World, Backend: backend,
 			Plan: fmt.Sprintf("drill of %d ranks, comm=%s", s.World, s.Algorithm), Spec: trace.Spec{Drill: spec}}}
 	}
 	return logs, nil
