@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/schedule/simulator"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -70,8 +71,8 @@ func withPlan(check func(*contract.Pass, *evidence.Run, schedule.Schedule) error
 }
 
 // simulate runs a schedule in unit slots, each send waiting for its receiver.
-func simulate(s schedule.Schedule) (schedule.Result, error) {
-	return schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+func simulate(s schedule.Schedule) (simulator.Result, error) {
+	return simulator.Run(s, simulator.Costs{}, simulator.Rendezvous)
 }
 
 // asRun is a pipeline's schedule as it was run in each step.
@@ -145,7 +146,7 @@ func follows(at contract.At, got, want []schedule.Action) {
 // sound checks the schedule of a pipeline as it was run: dependencies, and that
 // it ends although every send waits for its receiver.
 func sound(at contract.At, s schedule.Schedule) {
-	err := schedule.Check(s)
+	err := simulator.Check(s)
 	if err == nil {
 		_, err = simulate(s)
 	}

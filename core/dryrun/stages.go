@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/schedule/simulator"
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
@@ -79,7 +80,7 @@ func (b *builder) schedule() ([][]held, error) {
 	if err != nil {
 		return nil, err
 	}
-	equal, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+	equal, err := simulator.Run(s, simulator.Costs{}, simulator.Rendezvous)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +109,10 @@ func (b *builder) weigh(s schedule.Schedule) error {
 			times[pp] = append(times[pp], int64(work(c, part)/unit))
 		}
 	}
-	r, err := schedule.Simulate(s, schedule.Costs{
+	r, err := simulator.Run(s, simulator.Costs{
 		Forward:  func(stage, chunk int) int64 { return times[stage][chunk] },
 		Backward: func(stage, chunk int) int64 { return 2 * times[stage][chunk] },
-	}, schedule.Rendezvous)
+	}, simulator.Rendezvous)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-func (k Kind) isPass() bool { return k == Forward || k == Backward }
-func (k Kind) isSend() bool { return k == SendForward || k == SendBackward }
+// IsPass reports whether the action computes.
+func (k Kind) IsPass() bool { return k == Forward || k == Backward }
+
+// IsSend reports whether it sends.
+func (k Kind) IsSend() bool { return k == SendForward || k == SendBackward }
 
 // Action is one entry of a stage's list.
 type Action struct {
@@ -66,9 +69,9 @@ type Action struct {
 func (a Action) String() string {
 	s := fmt.Sprintf("%v of micro-batch %d, chunk %d", a.Kind, a.Micro, a.Chunk)
 	switch {
-	case a.Kind.isPass():
+	case a.Kind.IsPass():
 		return s
-	case a.Kind.isSend():
+	case a.Kind.IsSend():
 		return fmt.Sprintf("%s to stage %d", s, a.Peer)
 	}
 	return fmt.Sprintf("%s from stage %d", s, a.Peer)
@@ -171,3 +174,24 @@ func Interleaved(p, v, m int) (Schedule, error) {
 // interleavedWarmup is the number of forward passes before stage s's first
 // backward pass, if the step has as many.
 func interleavedWarmup(s, p, v int) int { return 2*(p-s-1) + (v-1)*p }
+
+// Validate refuses actions that name a stage, chunk or micro-batch that
+// does not exist.
+func (s Schedule) Validate() error {
+	p := len(s.Stages)
+	if err := checkSizes(p, s.Chunks, s.Micros); err != nil {
+		return err
+	}
+	for stage, list := range s.Stages {
+		for i, a := range list {
+			ok := a.Micro >= 0 && a.Micro < s.Micros && a.Chunk >= 0 && a.Chunk < s.Chunks && a.Kind >= Forward && a.Kind <= RecvBackward
+			if !ok {
+				return fmt.Errorf("stage %d, action %d, %v: not an action of %d micro-batches and %d chunks", stage, i, a, s.Micros, s.Chunks)
+			}
+			if !a.Kind.IsPass() && (a.Peer < 0 || a.Peer >= p || a.Peer == stage) {
+				return fmt.Errorf("stage %d, action %d, %v: not another one of %d stages", stage, i, a, p)
+			}
+		}
+	}
+	return nil
+}

@@ -27,11 +27,10 @@ func parts() []part {
 		{"test suites for others", []string{"core/comm/commtest/...", "core/drill/...", "core/trace/tracetest/..."}, 0},
 		// What a run is, and the words that histories share: judges link these.
 		{"names and specifications", []string{"core/names/...", "core/spec/..."}, 0},
-		// What a plan costs, without running it: no part of training.
-		{"dry runs", []string{"core/dryrun/..."}, 1200},
+		// What a plan and a schedule cost, without running them: no part of training.
+		{"dry runs", []string{"core/dryrun/...", "core/schedule/simulator/..."}, 1650},
 		// 4,500 for what the sketch of core held; the rest for what it did not:
-		// pipeline schedules with their simulator, checkpoints, and the formulas of
-		// memory and traffic that the contracts hold runs against.
+		// pipeline schedules, checkpoints, the forms of histories.
 		{"core", []string{"core/..."}, 7200},
 	}
 }

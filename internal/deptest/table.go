@@ -41,7 +41,8 @@ func Table() []Row {
 		{[]string{"core/mesh"}, []string{"core/{comm,names}"}},
 		{[]string{"core/parallel"}, []string{"kernels", "core/{comm,data,model,names,plan,shard,trace}"}},
 		{[]string{"core/checkpoint"}, []string{"kernels", "core/{shard,trace}"}},
-		{[]string{"core/dryrun"}, []string{"core/{comm,model,names,optim,parallel,plan,schedule,shard,spec}"}},
+		{[]string{"core/schedule/simulator"}, []string{"core/schedule"}},
+		{[]string{"core/dryrun"}, []string{"core/{comm,model,names,optim,parallel,plan,schedule,schedule/simulator,shard,spec}"}},
 		{[]string{"core/train"}, []string{"kernels", "core/{checkpoint,comm,data,mesh,model,names,optim,parallel,schedule,shard,spec,trace}"}},
 		{[]string{"core/launch"}, []string{"kernels", "core/{comm,data,names,spec,trace,train}"}},
 
@@ -50,7 +51,7 @@ func Table() []Row {
 		{[]string{"contracts/evidence"}, []string{"kernels", "core/{model,names,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/{bounded,compare}"}, []string{"core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
 		{[]string{"contracts/collective"}, []string{"kernels", "core/{drill,names,trace}", "contracts/contract"}},
-		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,shard,spec,trace}",
+		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,schedule/simulator,shard,spec,trace}",
 			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/schedule/simulator"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/property/gen"
@@ -35,13 +36,13 @@ func drawSchedule(t *rapid.T) schedule.Schedule {
 }
 
 // drawCosts draws a time for the passes of every stage and chunk, some of them 0.
-func drawCosts(t *rapid.T, s schedule.Schedule) schedule.Costs {
+func drawCosts(t *rapid.T, s schedule.Schedule) simulator.Costs {
 	draw := func(name string) func(stage, chunk int) int64 {
 		n := len(s.Stages) * s.Chunks
 		times := rapid.SliceOfN(rapid.Int64Range(0, 9), n, n).Draw(t, name)
 		return func(stage, chunk int) int64 { return times[chunk*len(s.Stages)+stage] }
 	}
-	return schedule.Costs{Forward: draw("forward"), Backward: draw("backward"), Transfer: rapid.Int64Range(0, 5).Draw(t, "transfer")}
+	return simulator.Costs{Forward: draw("forward"), Backward: draw("backward"), Transfer: rapid.Int64Range(0, 5).Draw(t, "transfer")}
 }
 
 var _ = Describe("Pipeline parallelism", Label("C-PIPE-001"), func() {
@@ -66,11 +67,11 @@ var _ = Describe("Pipeline parallelism", Label("C-PIPE-001"), func() {
 	It("ends under every schedule, whatever passes and transfers take", func() {
 		gen.Check("no-deadlock", func(t *rapid.T) {
 			s := drawSchedule(t)
-			if err := schedule.Check(s); err != nil {
+			if err := simulator.Check(s); err != nil {
 				t.Fatal(err)
 			}
-			costs, buffer := drawCosts(t, s), rapid.IntRange(schedule.Rendezvous, 3).Draw(t, "buffer")
-			r, err := schedule.Simulate(s, costs, buffer)
+			costs, buffer := drawCosts(t, s), rapid.IntRange(simulator.Rendezvous, 3).Draw(t, "buffer")
+			r, err := simulator.Run(s, costs, buffer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,7 @@ var _ = Describe("Pipeline parallelism", Label("C-PIPE-001"), func() {
 	It("idles and holds as the formulas say, where passes take equal times", func() {
 		gen.Check("figures", func(t *rapid.T) {
 			s := drawSchedule(t)
-			r, err := schedule.Simulate(s, schedule.Costs{}, schedule.Rendezvous)
+			r, err := simulator.Run(s, simulator.Costs{}, simulator.Rendezvous)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,29 +1,12 @@
-package schedule
+package simulator
 
-import "fmt"
+import (
+	"fmt"
 
-// checkActions refuses actions that name a stage, chunk or micro-batch that
-// does not exist.
-func (s Schedule) checkActions() error {
-	p := len(s.Stages)
-	if err := checkSizes(p, s.Chunks, s.Micros); err != nil {
-		return err
-	}
-	for stage, list := range s.Stages {
-		for i, a := range list {
-			ok := a.Micro >= 0 && a.Micro < s.Micros && a.Chunk >= 0 && a.Chunk < s.Chunks && a.Kind >= Forward && a.Kind <= RecvBackward
-			if !ok {
-				return at(stage, i, a, fmt.Sprintf("not an action of %d micro-batches and %d chunks", s.Micros, s.Chunks))
-			}
-			if !a.Kind.isPass() && (a.Peer < 0 || a.Peer >= p || a.Peer == stage) {
-				return at(stage, i, a, fmt.Sprintf("not another one of %d stages", p))
-			}
-		}
-	}
-	return nil
-}
+	"github.com/lockstep-ml/lockstep/core/schedule"
+)
 
-func at(stage, i int, a Action, what string) error {
+func at(stage, i int, a schedule.Action, what string) error {
 	return fmt.Errorf("stage %d, action %d, %v: %s", stage, i, a, what)
 }
 
@@ -32,13 +15,13 @@ func at(stage, i int, a Action, what string) error {
 // pass needs is at hand, what it makes is sent once to the neighbour, backward
 // passes of a chunk ascend by micro-batch, and between two stages the sends and
 // receives are the same messages in the same order. It does not look for
-// deadlocks: see Simulate.
-func Check(s Schedule) error {
-	if err := s.checkActions(); err != nil {
+// deadlocks: see Run.
+func Check(s schedule.Schedule) error {
+	if err := s.Validate(); err != nil {
 		return err
 	}
 	for stage := range s.Stages {
-		c := checker{s: &s, stage: stage, done: make([][]bool, RecvBackward+1), backward: make([]int, s.Chunks)}
+		c := checker{s: &s, stage: stage, done: make([][]bool, schedule.RecvBackward+1), backward: make([]int, s.Chunks)}
 		for k := range c.done {
 			c.done[k] = make([]bool, s.Chunks*s.Micros)
 		}
@@ -51,13 +34,15 @@ func Check(s Schedule) error {
 
 // checker walks the list of one stage.
 type checker struct {
-	s        *Schedule
+	s        *schedule.Schedule
 	stage    int
 	done     [][]bool // by kind, chunk and micro-batch
 	backward []int    // by chunk: the next micro-batch of Backward
 }
 
-func (c *checker) has(k Kind, a Action) bool { return c.done[k][a.Chunk*c.s.Micros+a.Micro] }
+func (c *checker) has(k schedule.Kind, a schedule.Action) bool {
+	return c.done[k][a.Chunk*c.s.Micros+a.Micro]
+}
 
 // neighbours of chunk v: the stage before it, and behind it; -1 at the ends of
 // the model.
@@ -83,7 +68,7 @@ func (c *checker) run() error {
 			return at(c.stage, i, a, what)
 		}
 		c.done[a.Kind][a.Chunk*c.s.Micros+a.Micro] = true
-		if a.Kind == Backward {
+		if a.Kind == schedule.Backward {
 			c.backward[a.Chunk]++
 		}
 	}
@@ -91,24 +76,24 @@ func (c *checker) run() error {
 }
 
 // needs says what is missing for a; "" if nothing.
-func (c *checker) needs(a Action) string {
+func (c *checker) needs(a schedule.Action) string {
 	up, down := c.neighbours(a.Chunk)
 	switch a.Kind {
-	case Forward:
-		return c.input(a, up, RecvForward, Forward, -1)
-	case Backward:
-		if !c.has(Forward, a) {
+	case schedule.Forward:
+		return c.input(a, up, schedule.RecvForward, schedule.Forward, -1)
+	case schedule.Backward:
+		if !c.has(schedule.Forward, a) {
 			return "its forward pass has not run"
 		}
 		if a.Micro != c.backward[a.Chunk] {
 			return fmt.Sprintf("the chunk's next backward pass is of micro-batch %d", c.backward[a.Chunk])
 		}
-		return c.input(a, down, RecvBackward, Backward, +1)
-	case SendForward:
-		return c.send(a, down, Forward)
-	case SendBackward:
-		return c.send(a, up, Backward)
-	case RecvForward:
+		return c.input(a, down, schedule.RecvBackward, schedule.Backward, +1)
+	case schedule.SendForward:
+		return c.send(a, down, schedule.Forward)
+	case schedule.SendBackward:
+		return c.send(a, up, schedule.Backward)
+	case schedule.RecvForward:
 		return c.peer(a, up)
 	}
 	return c.peer(a, down)
@@ -116,7 +101,7 @@ func (c *checker) needs(a Action) string {
 
 // input says whether pass a lacks what stage from hands to it: by message, or
 // on a single stage by the pass of the chunk step further.
-func (c *checker) input(a Action, from int, recv, pass Kind, step int) string {
+func (c *checker) input(a schedule.Action, from int, recv, pass schedule.Kind, step int) string {
 	if from == c.stage {
 		b := a
 		b.Chunk += step
@@ -131,14 +116,14 @@ func (c *checker) input(a Action, from int, recv, pass Kind, step int) string {
 	return ""
 }
 
-func (c *checker) send(a Action, to int, pass Kind) string {
+func (c *checker) send(a schedule.Action, to int, pass schedule.Kind) string {
 	if !c.has(pass, a) {
 		return "the pass has not run"
 	}
 	return c.peer(a, to)
 }
 
-func (c *checker) peer(a Action, want int) string {
+func (c *checker) peer(a schedule.Action, want int) string {
 	if want < 0 {
 		return "the model ends here"
 	}
@@ -155,11 +140,11 @@ func (c *checker) complete() error {
 		up, down := c.neighbours(v)
 		for m := range c.s.Micros {
 			for _, x := range []struct {
-				kind Kind
+				kind schedule.Kind
 				peer int
-			}{{Forward, c.stage}, {Backward, c.stage}, {SendForward, down}, {SendBackward, up}} {
-				a := Action{x.kind, m, v, x.peer}
-				needed := x.kind.isPass() || x.peer >= 0 && x.peer != c.stage
+			}{{schedule.Forward, c.stage}, {schedule.Backward, c.stage}, {schedule.SendForward, down}, {schedule.SendBackward, up}} {
+				a := schedule.Action{Kind: x.kind, Micro: m, Chunk: v, Peer: x.peer}
+				needed := x.kind.IsPass() || x.peer >= 0 && x.peer != c.stage
 				if needed && !c.has(x.kind, a) {
 					return fmt.Errorf("stage %d lacks %v", c.stage, a)
 				}
@@ -170,13 +155,13 @@ func (c *checker) complete() error {
 }
 
 // checkMessages compares sends and receives between each two stages.
-func checkMessages(s Schedule) error {
-	sent, wanted := map[[2]int][]Action{}, map[[2]int][]Action{}
+func checkMessages(s schedule.Schedule) error {
+	sent, wanted := map[[2]int][]schedule.Action{}, map[[2]int][]schedule.Action{}
 	for stage, list := range s.Stages {
 		for _, a := range list {
 			switch {
-			case a.Kind.isPass():
-			case a.Kind.isSend():
+			case a.Kind.IsPass():
+			case a.Kind.IsSend():
 				k := [2]int{stage, a.Peer}
 				sent[k] = append(sent[k], a)
 			default:
@@ -199,7 +184,7 @@ func checkMessages(s Schedule) error {
 
 // compareMessages takes lists of the same length: every pass has its send and
 // its receive, and no other is left.
-func compareMessages(k [2]int, sent, wanted []Action) error {
+func compareMessages(k [2]int, sent, wanted []schedule.Action) error {
 	for i := range sent {
 		if sent[i] != wanted[i] {
 			return fmt.Errorf("stage %d, message %d to stage %d: sends %v, but %v is received", k[0], i, k[1], sent[i], wanted[i])

@@ -1,4 +1,4 @@
-package schedule
+package simulator
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-ml/lockstep/core/schedule"
 )
 
-func must(t *testing.T) func(Schedule, error) Schedule {
-	return func(s Schedule, err error) Schedule {
+func must(t *testing.T) func(schedule.Schedule, error) schedule.Schedule {
+	return func(s schedule.Schedule, err error) schedule.Schedule {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -24,14 +25,14 @@ func must(t *testing.T) func(Schedule, error) Schedule {
 }
 
 // all gives f every schedule of at most 8 stages, 16 micro-batches, 4 chunks.
-func all(t *testing.T, f func(name string, s Schedule)) {
+func all(t *testing.T, f func(name string, s schedule.Schedule)) {
 	for p := 1; p <= 8; p++ {
 		for m := 1; m <= 16; m++ {
 			name := fmt.Sprintf("P=%d M=%d", p, m)
-			f("1f1b "+name, must(t)(OneF1B(p, m)))
-			f("gpipe "+name, must(t)(GPipe(p, m)))
+			f("1f1b "+name, must(t)(schedule.OneF1B(p, m)))
+			f("gpipe "+name, must(t)(schedule.GPipe(p, m)))
 			for v := 1; v <= 4; v++ {
-				f(fmt.Sprintf("interleaved %s V=%d", name, v), must(t)(Interleaved(p, v, m)))
+				f(fmt.Sprintf("interleaved %s V=%d", name, v), must(t)(schedule.Interleaved(p, v, m)))
 			}
 		}
 	}
@@ -44,13 +45,13 @@ func equal(f, b int64) Costs {
 // Every schedule is complete, cannot deadlock whatever the buffers, and costs
 // what the formulas say, whatever the ratio of backward to forward.
 func TestEverySchedule(t *testing.T) {
-	all(t, func(name string, s Schedule) {
+	all(t, func(name string, s schedule.Schedule) {
 		if err := Check(s); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, c := range [][2]int64{{1, 1}, {2, 5}, {3, 1}} {
 			for buffer := range 3 {
-				r, err := Simulate(s, equal(c[0], c[1]), buffer)
+				r, err := Run(s, equal(c[0], c[1]), buffer)
 				if err != nil {
 					t.Fatalf("%s, buffer %d: %v", name, buffer, err)
 				}
@@ -62,7 +63,7 @@ func TestEverySchedule(t *testing.T) {
 
 // checkResult compares r with the formulas; round is the time of a forward and
 // a backward pass.
-func checkResult(t *testing.T, name string, s Schedule, r Result, round int64) {
+func checkResult(t *testing.T, name string, s schedule.Schedule, r Result, round int64) {
 	t.Helper()
 	p, v, m := len(s.Stages), s.Chunks, s.Micros
 	least := int64(v*m+p-1) * round
@@ -98,14 +99,14 @@ func checkResult(t *testing.T, name string, s Schedule, r Result, round int64) {
 // queue up down the pipeline.
 func TestTransfersKeepStep(t *testing.T) {
 	const transfer = 4
-	all(t, func(name string, s Schedule) {
+	all(t, func(name string, s schedule.Schedule) {
 		p, v, m := len(s.Stages), s.Chunks, s.Micros
 		c, rounds := equal(1, 2), 2
 		c.Transfer = transfer
 		if v > 1 {
 			m, rounds = (m+p-1)/p*p, 2+p%2
 		}
-		r, err := Simulate(s, c, Rendezvous)
+		r, err := Run(s, c, Rendezvous)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -121,8 +122,8 @@ func TestIdleShareVectors(t *testing.T) {
 		p, m int
 		idle float64
 	}{{2, 4, .2}, {4, 8, .2727}, {2, 16, .0588}, {4, 4, .4286}, {4, 2, .6}, {8, 32, .1795}} {
-		s := must(t)(OneF1B(x.p, x.m))
-		r, err := Simulate(s, Costs{}, Rendezvous)
+		s := must(t)(schedule.OneF1B(x.p, x.m))
+		r, err := Run(s, Costs{}, Rendezvous)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,25 +135,25 @@ func TestIdleShareVectors(t *testing.T) {
 		p, m     int
 		overhead float64
 	}{{2, 4, .25}, {4, 8, .375}, {2, 16, .0625}} {
-		if got := Overhead(x.p, 1, x.m); got != x.overhead {
+		if got := schedule.Overhead(x.p, 1, x.m); got != x.overhead {
 			t.Errorf("P=%d M=%d: overhead %v, want %v", x.p, x.m, got, x.overhead)
 		}
 	}
-	if got := must(t)(OneF1B(4, 8)).Figures().PeakLive; !slices.Equal(got, []int{4, 3, 2, 1}) {
+	if got := must(t)(schedule.OneF1B(4, 8)).Figures().PeakLive; !slices.Equal(got, []int{4, 3, 2, 1}) {
 		t.Errorf("P=4 M=8: live %v, want 4 3 2 1", got)
 	}
 }
 
 // pass is a forward or backward pass; passes drops a stage's transfers.
 type pass struct {
-	Kind         Kind
+	Kind         schedule.Kind
 	Micro, Chunk int
 }
 
-func passes(list []Action) []pass {
+func passes(list []schedule.Action) []pass {
 	var out []pass
 	for _, a := range list {
-		if a.Kind.isPass() {
+		if a.Kind.IsPass() {
 			out = append(out, pass{a.Kind, a.Micro, a.Chunk})
 		}
 	}
@@ -162,15 +163,15 @@ func passes(list []Action) []pass {
 // The order of passes is that of the loops of Megatron-LM: warm-up, steady
 // state, cool-down.
 func TestPassOrder(t *testing.T) {
-	all(t, func(name string, s Schedule) {
+	all(t, func(name string, s schedule.Schedule) {
 		p, v, m := len(s.Stages), s.Chunks, s.Micros
-		if s.Name == NameInterleaved && v > 1 && m%p != 0 {
+		if s.Name == schedule.NameInterleaved && v > 1 && m%p != 0 {
 			return // not defined there
 		}
 		n := v * m
-		at := func(i int, k Kind) pass {
+		at := func(i int, k schedule.Kind) pass {
 			chunk := i % (p * v) / p
-			if k == Backward {
+			if k == schedule.Backward {
 				chunk = v - 1 - chunk
 			}
 			if v == 1 {
@@ -179,20 +180,20 @@ func TestPassOrder(t *testing.T) {
 			return pass{k, i/(p*v)*p + i%p, chunk}
 		}
 		for stage, list := range s.Stages {
-			warmup := map[string]int{NameOneF1B: p - stage - 1, NameGPipe: m, NameInterleaved: 2*(p-stage-1) + (v-1)*p}[s.Name]
-			if v == 1 && s.Name == NameInterleaved {
+			warmup := map[string]int{schedule.NameOneF1B: p - stage - 1, schedule.NameGPipe: m, schedule.NameInterleaved: 2*(p-stage-1) + (v-1)*p}[s.Name]
+			if v == 1 && s.Name == schedule.NameInterleaved {
 				warmup = p - stage - 1
 			}
 			warmup = min(warmup, n)
 			var want []pass
 			for i := range warmup {
-				want = append(want, at(i, Forward))
+				want = append(want, at(i, schedule.Forward))
 			}
 			for i := warmup; i < n; i++ {
-				want = append(want, at(i, Forward), at(i-warmup, Backward))
+				want = append(want, at(i, schedule.Forward), at(i-warmup, schedule.Backward))
 			}
 			for i := n - warmup; i < n; i++ {
-				want = append(want, at(i, Backward))
+				want = append(want, at(i, schedule.Backward))
 			}
 			if diff := cmp.Diff(want, passes(list)); diff != "" {
 				t.Fatalf("%s, stage %d (-want +got):\n%s", name, stage, diff)
@@ -207,18 +208,18 @@ func TestBlockingStages(t *testing.T) {
 	for p := 1; p <= 5; p++ {
 		for m := 1; m <= 7; m += 2 {
 			for v := 1; v <= 3; v++ {
-				runBlocking(t, must(t)(Interleaved(p, v, m)))
+				runBlocking(t, must(t)(schedule.Interleaved(p, v, m)))
 			}
-			runBlocking(t, must(t)(GPipe(p, m)))
+			runBlocking(t, must(t)(schedule.GPipe(p, m)))
 		}
 	}
 }
 
-func runBlocking(t *testing.T, s Schedule) {
+func runBlocking(t *testing.T, s schedule.Schedule) {
 	p := len(s.Stages)
-	links := make([]chan Action, p*p)
+	links := make([]chan schedule.Action, p*p)
 	for i := range links {
-		links[i] = make(chan Action)
+		links[i] = make(chan schedule.Action)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -226,11 +227,11 @@ func runBlocking(t *testing.T, s Schedule) {
 	for stage, list := range s.Stages {
 		group.Go(func() {
 			for i, a := range list {
-				if a.Kind.isPass() {
+				if a.Kind.IsPass() {
 					continue
 				}
 				var ok bool
-				if a.Kind.isSend() {
+				if a.Kind.IsSend() {
 					select {
 					case links[stage*p+a.Peer] <- a:
 						ok = true
@@ -258,26 +259,26 @@ func runBlocking(t *testing.T, s Schedule) {
 }
 
 func TestSizes(t *testing.T) {
-	for _, x := range [][3]int{{0, 1, 1}, {-1, 1, 1}, {1, 0, 1}, {1, 1, 0}, {1 << 13, 1 << 6, 1 << 6}, {math.MaxInt, 2, math.MaxInt}, {MaxPasses, MaxPasses, MaxPasses}} {
-		if _, err := Interleaved(x[0], x[1], x[2]); err == nil || !strings.Contains(err.Error(), "interleaved: ") {
+	for _, x := range [][3]int{{0, 1, 1}, {-1, 1, 1}, {1, 0, 1}, {1, 1, 0}, {1 << 13, 1 << 6, 1 << 6}, {math.MaxInt, 2, math.MaxInt}, {schedule.MaxPasses, schedule.MaxPasses, schedule.MaxPasses}} {
+		if _, err := schedule.Interleaved(x[0], x[1], x[2]); err == nil || !strings.Contains(err.Error(), "interleaved: ") {
 			t.Errorf("Interleaved%v: error %v", x, err)
 		}
 	}
-	if _, err := OneF1B(0, 3); err == nil || err.Error() != "1f1b: 0 stages: must be from 1 to 16777216" {
+	if _, err := schedule.OneF1B(0, 3); err == nil || err.Error() != "1f1b: 0 stages: must be from 1 to 16777216" {
 		t.Errorf("OneF1B(0, 3): error %v", err)
 	}
-	if _, err := GPipe(3, 0); err == nil || err.Error() != "gpipe: 0 micro-batches: must be from 1 to 16777216" {
+	if _, err := schedule.GPipe(3, 0); err == nil || err.Error() != "gpipe: 0 micro-batches: must be from 1 to 16777216" {
 		t.Errorf("GPipe(3, 0): error %v", err)
 	}
 }
 
 // A schedule of 512 stages is made, checked and simulated as a matter of course.
 func TestManyStages(t *testing.T) {
-	s := must(t)(OneF1B(512, 32))
+	s := must(t)(schedule.OneF1B(512, 32))
 	if err := Check(s); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Simulate(s, equal(1, 2), Rendezvous)
+	r, err := Run(s, equal(1, 2), Rendezvous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,9 +287,9 @@ func TestManyStages(t *testing.T) {
 
 func BenchmarkOneF1B512(b *testing.B) {
 	for b.Loop() {
-		s, err := OneF1B(512, 64)
+		s, err := schedule.OneF1B(512, 64)
 		if err == nil {
-			_, err = Simulate(s, Costs{}, Rendezvous)
+			_, err = Run(s, Costs{}, Rendezvous)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -1,12 +1,16 @@
-package schedule
+package simulator
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/core/schedule"
+)
 
 // machine executes the stages' lists one action at a time, in any order of
 // stages: with blocking calls and messages in order, the times do not depend on
 // who is looked at first.
 type machine struct {
-	stages   [][]Action
+	stages   [][]schedule.Action
 	chunks   int
 	costs    Costs
 	buffer   int
@@ -28,7 +32,7 @@ type channel struct {
 
 // message is a send; at is when it was offered, or with buffers when it arrives.
 type message struct {
-	Action
+	schedule.Action
 	at int64
 }
 
@@ -40,7 +44,7 @@ func (t *tally) add(n int) {
 	t.peak = max(t.peak, t.now)
 }
 
-func newMachine(s Schedule, c Costs, buffer int) *machine {
+func newMachine(s schedule.Schedule, c Costs, buffer int) *machine {
 	p := len(s.Stages)
 	return &machine{stages: s.Stages, chunks: s.Chunks, costs: c, buffer: buffer, channels: map[[2]int]*channel{},
 		next: make([]int, p), offered: make([]bool, p), clock: make([]int64, p), busy: make([]int64, p),
@@ -62,11 +66,11 @@ func (m *machine) run(stage int) error {
 	for m.next[stage] < len(list) {
 		a, done := list[m.next[stage]], true
 		switch {
-		case a.Kind.isPass():
+		case a.Kind.IsPass():
 			t := m.costs.of(stage, a)
 			m.clock[stage] += t
 			m.busy[stage] += t
-		case a.Kind.isSend():
+		case a.Kind.IsSend():
 			done = m.send(stage, a)
 		default:
 			var err error
@@ -84,7 +88,7 @@ func (m *machine) run(stage int) error {
 }
 
 // send reports whether the send of a is over.
-func (m *machine) send(stage int, a Action) bool {
+func (m *machine) send(stage int, a schedule.Action) bool {
 	c := m.channel(stage, a.Peer)
 	if m.buffer == Rendezvous {
 		if !m.offered[stage] {
@@ -111,7 +115,7 @@ func (m *machine) send(stage int, a Action) bool {
 }
 
 // receive reports whether the receive of a is over.
-func (m *machine) receive(stage int, a Action) (bool, error) {
+func (m *machine) receive(stage int, a schedule.Action) (bool, error) {
 	c := m.channel(a.Peer, stage)
 	if len(c.sent) == len(c.taken) {
 		return false, nil
@@ -131,10 +135,10 @@ func (m *machine) receive(stage int, a Action) (bool, error) {
 }
 
 // opposite is the send, on stage a.Peer, that receive a of a stage waits for.
-func opposite(stage int, a Action, p int) Action {
-	want := Action{Kind: SendForward, Micro: a.Micro, Chunk: a.Chunk, Peer: stage}
-	if a.Kind == RecvBackward {
-		want.Kind = SendBackward
+func opposite(stage int, a schedule.Action, p int) schedule.Action {
+	want := schedule.Action{Kind: schedule.SendForward, Micro: a.Micro, Chunk: a.Chunk, Peer: stage}
+	if a.Kind == schedule.RecvBackward {
+		want.Kind = schedule.SendBackward
 		if stage == p-1 {
 			want.Chunk++
 		}
@@ -145,26 +149,26 @@ func opposite(stage int, a Action, p int) Action {
 }
 
 // hold counts activations and unsent results after action a of a stage.
-func (m *machine) hold(stage int, a Action) {
+func (m *machine) hold(stage int, a schedule.Action) {
 	p := len(m.stages)
 	first := stage == 0 && a.Chunk == 0
 	last := stage == p-1 && a.Chunk == m.chunks-1
 	switch a.Kind {
-	case RecvForward:
+	case schedule.RecvForward:
 		m.live[stage].add(1)
-	case Forward:
+	case schedule.Forward:
 		if first || p == 1 {
 			m.live[stage].add(1)
 		}
 		if !last && p > 1 {
 			m.unsent[stage].add(1)
 		}
-	case Backward:
+	case schedule.Backward:
 		m.live[stage].add(-1)
 		if !first && p > 1 {
 			m.unsent[stage].add(1)
 		}
-	case SendForward, SendBackward:
+	case schedule.SendForward, schedule.SendBackward:
 		m.unsent[stage].add(-1)
 	}
 }

@@ -1,8 +1,12 @@
-package schedule
+// Package simulator checks pipeline schedules and runs them on a clock: what they
+// need, what is live, where they wait. Training follows a schedule without it.
+package simulator
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/schedule"
 )
 
 // Costs are the times that a simulation assumes, in a unit of the caller's
@@ -15,9 +19,9 @@ type Costs struct {
 	Transfer int64
 }
 
-func (c Costs) of(stage int, a Action) int64 {
+func (c Costs) of(stage int, a schedule.Action) int64 {
 	f := c.Forward
-	if a.Kind == Backward {
+	if a.Kind == schedule.Backward {
 		f = c.Backward
 	}
 	if f == nil {
@@ -59,7 +63,7 @@ func (r Result) Overhead() float64 { return r.IdleShare() / (1 - r.IdleShare()) 
 // Wait is a stage that cannot go on.
 type Wait struct {
 	Stage, Index int // the stage, and which of its actions it is in
-	Action       Action
+	Action       schedule.Action
 }
 
 // Deadlock is the error of a schedule that comes to a stop.
@@ -86,20 +90,20 @@ func (d *Deadlock) Error() string {
 	return b.String()
 }
 
-// Rendezvous is the buffer size of Simulate with which a send returns only once
+// Rendezvous is the buffer size of Run with which a send returns only once
 // the receiver has the message.
 const Rendezvous = 0
 
-// Simulate runs s with blocking sends and receives: for every ordered pair of
+// Run runs s with blocking sends and receives: for every ordered pair of
 // stages, buffer messages may be under way; with Rendezvous none. Messages
 // between two stages arrive in the order of their sends. A stage that can never
 // go on is a *Deadlock; a receive that meets another message than its own is an
-// error too. Simulate does not look at what a pass needs: see Check.
-func Simulate(s Schedule, c Costs, buffer int) (Result, error) {
+// error too. Run does not look at what a pass needs: see Check.
+func Run(s schedule.Schedule, c Costs, buffer int) (Result, error) {
 	if buffer < 0 {
 		return Result{}, fmt.Errorf("buffer of %d messages: must not be negative", buffer)
 	}
-	if err := s.checkActions(); err != nil {
+	if err := s.Validate(); err != nil {
 		return Result{}, err
 	}
 	m := newMachine(s, c, buffer)
