@@ -117,9 +117,7 @@ func (j *judgement) recorded(t *recorded, want spec.Config) *recorded {
 		if records(r.config.Evidence, want.Evidence) {
 			return r
 		}
-		if out == nil {
-			out = r
-		}
+		out = cmp.Or(out, r)
 	}
 	return out
 }

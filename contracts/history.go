@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -134,9 +135,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 // describe adds a judged run to the report's environment.
 func (j *judgement) describe(t *recorded) {
 	h := t.history.Header
-	if j.env.Backend == "" {
-		j.env.Backend = h.Backend
-	}
+	j.env.Backend = cmp.Or(j.env.Backend, h.Backend)
 	if t.config != nil {
 		addConfig(&j.env, *t.config)
 		j.env.Text, j.env.TextHash = t.config.Text, t.config.TextHash
@@ -210,21 +209,21 @@ func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
 		return nil // its clauses need runs that only its own cases make
 	}
 	several := slices.ContainsFunc(j.all, func(r *recorded) bool { return r.untagged(true) && r.history.Header.World > 1 })
-	about := func(r *recorded) bool { return r.config == nil || c.Judges == nil || c.Judges(r.config.Plan) }
-	var found []int
-	for i, r := range j.all {
-		if r.untagged(training) && !(training && several && r.history.Header.World == 1) {
-			found = append(found, i)
-		}
+	fits := func(r *recorded) bool {
+		return r.untagged(training) && !(training && several && r.history.Header.World == 1)
 	}
-	if !only || slices.ContainsFunc(found, func(i int) bool { return about(j.all[i]) }) {
-		found = slices.DeleteFunc(found, func(i int) bool { return !about(j.all[i]) })
+	about := func(r *recorded) bool {
+		return fits(r) && (r.config == nil || c.Judges == nil || c.Judges(r.config.Plan))
+	}
+	if only && !slices.ContainsFunc(j.all, about) {
+		about = fits
 	}
 	var out []*recordedCase
-	for _, i := range found {
-		h := j.all[i].history.Header
-		name := fmt.Sprintf("history %d (%s %s)", i, h.Model, h.Plan)
-		out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: j.all[i]}})
+	for i, r := range j.all {
+		if about(r) {
+			name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
+			out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}})
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -84,19 +85,15 @@ func (o *Options) engine() *suite.Engine {
 // Check fills defaults and refuses options that cannot be run on the contracts,
 // as an *OptionError that names value and rule.
 func (o *Options) Check(cs []*suite.Suite) error {
-	if o.Level == 0 {
-		o.Level = 1
-	}
+	o.Level = cmp.Or(o.Level, 1)
 	if o.Text.Bytes == nil {
 		o.Text = data.Default()
 	}
-	if err := o.checkValues(); err != nil {
-		return &OptionError{err}
+	err := o.checkValues()
+	if err == nil && len(cs) > 0 {
+		err = o.checkRuns(cs)
 	}
-	if len(cs) == 0 {
-		return nil
-	}
-	if err := o.checkRuns(cs); err != nil {
+	if err != nil {
 		return &OptionError{err}
 	}
 	return nil
@@ -113,10 +110,7 @@ func (o *Options) checkValues() error {
 	case o.ExpectRanks < 0 || o.ExpectRanks > plan.MaxRanks:
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
 	}
-	name := o.Config
-	if name == "" {
-		name = widest
-	}
+	name := cmp.Or(o.Config, widest)
 	preset, err := spec.Preset(name)
 	if err != nil {
 		return err

@@ -119,21 +119,15 @@ func (v *validator) oneCase(cs suite.Case) {
 		}
 	}
 	for _, id := range cs.Clauses {
-		if v.clause(id) == nil {
+		if !v.has(id) {
 			v.fault("case %q: clause %q is unknown", cs.Name, id)
 		}
 	}
 }
 
-func (v *validator) clause(id string) *contract.Clause { return clauseOf(v.c, id) }
-
-// clauseOf is the clause of an ID, nil if the contract has none.
-func clauseOf(c *suite.Suite, id string) *contract.Clause {
-	i := slices.IndexFunc(c.Clauses, func(cl *contract.Clause) bool { return cl.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return c.Clauses[i]
+// has reports whether the contract has a clause.
+func (v *validator) has(id string) bool {
+	return slices.ContainsFunc(v.c.Clauses, func(cl *contract.Clause) bool { return cl.ID == id })
 }
 
 func (v *validator) mutants(cases map[string]suite.Case) {
@@ -147,7 +141,7 @@ func (v *validator) mutants(cases map[string]suite.Case) {
 		if m.Break == nil {
 			v.fault("mutant %s: breaks nothing", m.ID)
 		}
-		if v.clause(m.Clause) == nil {
+		if !v.has(m.Clause) {
 			v.fault("mutant %s: clause %q is unknown", m.ID, m.Clause)
 		}
 		cs, ok := cases[m.On]

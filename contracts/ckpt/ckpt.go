@@ -3,15 +3,15 @@
 package ckpt
 
 import (
+	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 )
 
 // Contract is C-CKPT-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-CKPT-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
-	}
+	c := contract.Numbered("C-CKPT-001")
 	return &contract.Contract{
 		ID:        "C-CKPT-001",
 		Title:     "A resumed run is the uninterrupted run",
@@ -33,35 +33,5 @@ func Contract() *contract.Contract {
 	}
 }
 
-const doc = `A job of weeks is interrupted and goes on from files, often on another number
-of machines. What is lost there does not show: a run without its moments, with a
-counter that begins anew, or on data that it has seen already, still learns. So
-a run is stored by one plan and resumed by another, in a temporary directory,
-and compared with a single worker that was never interrupted.
-
-How each clause judges
-  1  Weights and moments as the ranks hold them after loading, before their first
-     step, against the uninterrupted run's at the end of the step before: slices
-     and shards must add up, copies must be equal. Finds moments that are not
-     loaded (areal-project/AReaL#1468), offsets that miss (NVIDIA/Megatron-LM#5077),
-     and a file of another step whose hashes agree.
-  2  The same after every further step, with the norm and the loss. Finds what
-     the state at rest does not show: the copy of a tied weight on another stage,
-     a schedule that begins anew.
-  3  Counter, learning rate and coefficient on every rank. In one case a step was
-     skipped before the run was stored, so that the counter is not the number of
-     batches. Finds ranks that begin anew while others go on (horovod/horovod#526).
-  4  The ids of the sequences, per logical worker and step
-     (PrimeIntellect-ai/prime-rl#1035, huggingface/accelerate#4071).
-  5  A small checkpoint is damaged in each of these ways, and resumed: an error
-     must come before the first step, and name the file that is to blame: a
-     flipped bit in the data and in a header, a file cut short, two ranks' files
-     exchanged, a file of the step before, no file, a manifest cut short or with
-     another step counter or without one of the files.
-
-How to read a finding
-  case    the plan that stored the run, "then" the plan that resumed it
-  step    step of the data, from 0; the step before the first of the resumed run
-          is the state as it was loaded
-  A finding in clause 1 is about the files; in clause 2 without one in clause 1,
-  about what is not in them: clauses 3 and 4 say whether position or data.`
+//go:embed explain.txt
+var doc string

@@ -2,7 +2,13 @@
 // gives the right result.
 package collective
 
-import "github.com/lockstep-ml/lockstep/contracts/contract"
+import (
+	_ "embed" // explain.txt
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/names"
+)
 
 // Contract is C-COMM-001.
 func Contract() *contract.Contract {
@@ -26,41 +32,38 @@ func Contract() *contract.Contract {
 	}
 }
 
-const doc = `Everything else rests on the collectives: a sum in another order changes the
-last bit of every weight, a wrong tail changes one weight in a thousand. So they
-are drilled by themselves, before any training is judged.
+//go:embed explain.txt
+var doc string
 
-A drill runs every operation over many sizes, groups, roots and layouts, and
-records a digest of each result with the guard elements round it. What the
-digest must be is computed from the drill's plan alone by another road: in
-integers where inputs add exactly in any order, by a recursive tree where they
-do not. -0, NaN, infinities and subnormals are planted among the inputs.
+// Spec is what a drill's history has in its header: it determines the drill.
+type Spec struct {
+	World     int             `json:"world"`
+	Algorithm names.Algorithm `json:"algorithm"`
+	Seed      uint64          `json:"seed"`
+	Level     int             `json:"level"`   // of package drill
+	Repeats   int             `json:"repeats"` // how often the drill runs on the same communicators
+}
 
-How each clause judges
-  1  Inputs that are small multiples of one power of two: their sums are exact
-     in any order, so any algorithm must have these bits (the idea of
-     nccl-tests). Finds lost, doubled and stale contributions
-     (NVIDIA/nccl#2053, NVIDIA/nccl#434, NVIDIA/nccl-tests#131).
-  2  Inputs of full mantissas and mixed magnitudes: only the canonical tree has
-     these bits. Ring and star add in another order by design and are not judged
-     by this clause (NVIDIA/nccl#855, NVIDIA/nccl#1497: differences in the last
-     bits between algorithms are no fault).
-  3  Zero elements must be legal (pytorch/pytorch#85234); tails are where sizes
-     that the number of ranks does not divide go wrong.
-  4  Groups other than the world, in another order than the world's, and every
-     root: results are right by accident as long as group and world are one.
-  5  Output that lies within the input is overwritten too early by a careless
-     algorithm; guard elements show writes beside the result.
-  6  The whole drill once more on the same communicators: state that survives an
-     operation shows, and faults that come rarely.
-  7  Rank against rank; and ranks that call different operations must all get an
-     error, since a collective that accepts them corrupts silently
-     (pytorch/pytorch#75902).
+// maxWorld and maxRepeats bound what a history may claim.
+const (
+	maxWorld   = 1 << 10
+	maxRepeats = 1 << 10
+)
 
-How to read a finding
-  rank    the rank whose result is wrong
-  step    the repetition of the drill, from 0
-  got, want   the digests of the result with its guards
-  The message names operation, group, elements and layout. One rank that is
-  wrong in all operations points at its memory or link; one operation that is
-  wrong on all ranks points at the algorithm.`
+// Check refuses what no drill has.
+func (s Spec) Check() error {
+	switch {
+	case s.World < 1 || s.World > maxWorld:
+		return fmt.Errorf("drill of %d ranks: must be from 1 to %d", s.World, maxWorld)
+	case s.Repeats < 1 || s.Repeats > maxRepeats:
+		return fmt.Errorf("drill repeated %d times: must be from 1 to %d", s.Repeats, maxRepeats)
+	case s.Level < 0 || s.Level > 2:
+		return fmt.Errorf("drill of level %d: must be from 0 to 2", s.Level)
+	case s.Algorithm != names.Tree && s.Algorithm != names.Ring && s.Algorithm != names.Star:
+		return fmt.Errorf("drill of algorithm %q: known are %s, %s, %s", s.Algorithm, names.Tree, names.Ring, names.Star)
+	}
+	return nil
+}
+
+// Mismatch is What of the events of operations that do not fit.
+const Mismatch = "mismatch"

@@ -50,6 +50,14 @@ type Clause struct {
 	Check func(p *Pass)
 }
 
+// Numbered makes the clauses of a contract, each from its number, sentence, evidence,
+// class and check.
+func Numbered(contractID string) func(n, says, reads string, class Class, check func(*Pass)) *Clause {
+	return func(n, says, reads string, class Class, check func(*Pass)) *Clause {
+		return &Clause{ID: contractID + "." + n, Says: says, Class: class, Evidence: reads, Check: check}
+	}
+}
+
 // Role names a run within a case.
 type Role string
 

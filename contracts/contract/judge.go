@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -134,16 +134,22 @@ type Evidence struct {
 // are checked side by side; a panic of one is Judge's.
 func Judge(c *Contract, evidence []Evidence) []Result {
 	parts := make([][]Result, len(c.Clauses))
-	var all tasks
+	var checks errgroup.Group
+	checks.SetLimit(runtime.GOMAXPROCS(0))
 	for i, cl := range c.Clauses {
 		parts[i] = make([]Result, len(evidence))
 		for j, e := range evidence {
 			if e.Clauses == nil || slices.Contains(e.Clauses, cl.ID) {
-				all = append(all, func() { parts[i][j] = check(cl, e) })
+				checks.Go(func() (err error) {
+					parts[i][j], err = check(cl, e)
+					return err
+				})
 			}
 		}
 	}
-	all.run()
+	if err := checks.Wait(); err != nil {
+		panic(err.Error())
+	}
 	out := make([]Result, len(c.Clauses))
 	for i, cl := range c.Clauses {
 		out[i].Clause = cl
@@ -154,8 +160,13 @@ func Judge(c *Contract, evidence []Evidence) []Result {
 	return out
 }
 
-// check applies a clause to one piece of evidence.
-func check(cl *Clause, e Evidence) Result {
+// check applies a clause to one piece of evidence. The error is the clause's panic.
+func check(cl *Clause, e Evidence) (_ Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v\n%s", p, debug.Stack())
+		}
+	}()
 	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle}
 	cl.Check(p)
 	// A case with less evidence than it owes must not hide behind another case's
@@ -163,33 +174,5 @@ func check(cl *Clause, e Evidence) Result {
 	if p.result.Saw < p.result.Expected {
 		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
 	}
-	return p.result
-}
-
-// tasks do not depend on each other.
-type tasks []func()
-
-// run does all of them on as many processors as there are, and panics where one
-// does.
-func (t tasks) run() {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	var failed atomic.Pointer[string]
-	for range min(len(t), runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					s := fmt.Sprintf("%v\n%s", p, debug.Stack())
-					failed.CompareAndSwap(nil, &s)
-				}
-			}()
-			for i := next.Add(1) - 1; i < int64(len(t)); i = next.Add(1) - 1 {
-				t[i]()
-			}
-		})
-	}
-	wg.Wait()
-	if p := failed.Load(); p != nil {
-		panic(*p)
-	}
+	return p.result, nil
 }

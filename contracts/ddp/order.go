@@ -1,7 +1,6 @@
 package ddp
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,19 +14,20 @@ import (
 // ordered is clause 5: all ranks of a communicator issue the same sequence of
 // collectives.
 func ordered(p *contract.Pass, r *evidence.Run) {
-	all := map[communicator]issued{}
+	all := map[string]issued{} // by communicator
 	for rank := range r.Header.World {
-		found := map[int]map[names.Axis]int{} // by step and group
+		type place struct {
+			step  int
+			group names.Axis
+		}
+		found := map[place]int{}
 		for e := range r.Events(rank, trace.KindComm) {
 			if e.Op == names.OpSend || e.Op == names.OpRecv {
 				continue // counted per pair of ranks
 			}
-			if found[e.Step] == nil {
-				found[e.Step] = map[names.Axis]int{}
-			}
-			found[e.Step][e.Group]++
-			found[e.Step][""]++ // in whatever group
-			c := communicator{e.Group, fmt.Sprint(e.Ranks), e.Overlap}
+			found[place{e.Step, e.Group}]++
+			found[place{e.Step, ""}]++ // in whatever group
+			c := communicator(e)
 			if all[c] == nil {
 				all[c] = issued{}
 			}
@@ -35,11 +35,11 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 		}
 		for step := -1; step < r.Config.Steps; step++ {
 			for group, n := range least(r, rank, step) {
-				p.Count(n, found[step][group])
+				p.Count(n, found[place{step, group}])
 			}
 		}
 	}
-	for _, c := range slices.SortedFunc(maps.Keys(all), communicator.compare) {
+	for _, c := range slices.Sorted(maps.Keys(all)) {
 		all[c].compare(p, c)
 	}
 }
@@ -79,24 +79,14 @@ func least(r *evidence.Run, rank, step int) map[names.Axis]int {
 	return out
 }
 
-// communicator names one communicator: a group with its ranks may have a second
-// one, for operations beside the computation, which counts by itself.
-type communicator struct {
-	group   names.Axis
-	ranks   string
-	overlap bool
-}
-
-func (c communicator) String() string {
-	s := fmt.Sprintf("%s of ranks %s", c.group, c.ranks)
-	if c.overlap {
+// communicator names that of an operation: a group with its ranks may have a
+// second one, for operations beside the computation, which counts by itself.
+func communicator(e trace.Event) string {
+	s := fmt.Sprintf("%s of ranks %v", e.Group, e.Ranks)
+	if e.Overlap {
 		s += " beside the computation"
 	}
 	return s
-}
-
-func (c communicator) compare(o communicator) int {
-	return cmp.Or(cmp.Compare(c.group, o.group), cmp.Compare(c.ranks, o.ranks), cmp.Compare(c.String(), o.String()))
 }
 
 // issued holds what each rank issued on one communicator, by the operation's
@@ -105,7 +95,7 @@ type issued map[int]map[uint64]trace.Event
 
 // add notes an operation. Two of one number are of two communicators, whose
 // orders cannot be told from each other.
-func (g issued) add(p *contract.Pass, c communicator, e trace.Event) {
+func (g issued) add(p *contract.Pass, c string, e trace.Event) {
 	if g[e.Rank] == nil {
 		g[e.Rank] = map[uint64]trace.Event{}
 	}
@@ -118,7 +108,7 @@ func (g issued) add(p *contract.Pass, c communicator, e trace.Event) {
 
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
-func (g issued) compare(p *contract.Pass, c communicator) {
+func (g issued) compare(p *contract.Pass, c string) {
 	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
 		contiguous(p, c, rank, g[rank])
@@ -153,7 +143,7 @@ func describe(e trace.Event) string {
 }
 
 // contiguous reports the first number that a rank left out.
-func contiguous(p *contract.Pass, c communicator, rank int, ops map[uint64]trace.Event) {
+func contiguous(p *contract.Pass, c string, rank int, ops map[uint64]trace.Event) {
 	for i, seq := range slices.Sorted(maps.Keys(ops)) {
 		if seq != uint64(i) {
 			p.At(rank, ops[seq].Step).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
@@ -164,7 +154,7 @@ func contiguous(p *contract.Pass, c communicator, rank int, ops map[uint64]trace
 
 // disorder blames the smaller party, or, if they are equal, the one without the
 // lowest rank.
-func (g issued) disorder(p *contract.Pass, c communicator, seq uint64, byRank map[string][]int) {
+func (g issued) disorder(p *contract.Pass, c string, seq uint64, byRank map[string][]int) {
 	var common string
 	for what, ranks := range byRank {
 		if most := byRank[common]; len(ranks) > len(most) || len(ranks) == len(most) && ranks[0] < most[0] {

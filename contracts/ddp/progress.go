@@ -42,11 +42,9 @@ func progressed(p *contract.Pass, c *compare.Comparison) {
 // changed compares which elements of a tensor a step changed with the control's:
 // slices must add up to them, and copies of one slice must agree.
 func changed(p *contract.Pass, c *compare.Comparison, step int, t evidence.Tensor) {
-	n := c.Expected(trace.Grad, t.Name) // changes are recorded where gradients are owned
-	p.Expect(n)
 	control := c.Control.Changes(c.Control.Held()[t.Name], step)
-	copies := c.Test.Changes(c.Held[t.Name], step)
-	if len(control) == 0 {
+	copies, n := c.Test.Changes(c.Held[t.Name], step), c.Expected(trace.Grad, t.Name) // recorded where gradients are owned
+	if p.Expect(n); len(control) == 0 {
 		return
 	}
 	p.Saw(min(n, len(copies)))
@@ -80,18 +78,17 @@ func sameChange(a, b trace.Event) bool {
 // unmoved compares the elements that still have their initial bits at the end
 // with the control's, each copy or slice by itself.
 func unmoved(p *contract.Pass, c *compare.Comparison, t evidence.Tensor) {
-	last, n := c.Test.Config.Steps-1, c.Expected(trace.Weight, t.Name)
-	p.Expect(n)
 	control := c.Control.Unmoved(c.Control.Held()[t.Name])
-	copies := c.Test.Unmoved(c.Held[t.Name])
-	if len(control) == 0 {
+	copies, n := c.Test.Unmoved(c.Held[t.Name]), c.Expected(trace.Weight, t.Name)
+	if p.Expect(n); len(control) == 0 {
 		return
 	}
 	p.Saw(min(n, len(copies)))
 	for _, x := range copies {
 		got, want := x.Event.Ranges, x.Slice(control[0].Event.Ranges)
 		if index := firstOutside(got, want); index >= 0 {
-			f := p.At(x.Rank, last).Of(t.Name).Finding(fmt.Sprintf("%d elements unmoved", x.Event.Count), fmt.Sprintf("%d elements unmoved", length(want)),
+			of := func(n int64) string { return fmt.Sprintf("%d elements unmoved", n) }
+			f := p.At(x.Rank, c.Test.Config.Steps-1).Of(t.Name).Finding(of(x.Event.Count), of(length(want)),
 				"over the run other elements moved on rank %d than on the single worker", x.Rank)
 			f.Index = x.Index(index)
 			p.Report(f)

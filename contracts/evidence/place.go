@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
@@ -33,6 +34,11 @@ func (r *Run) Layouts(rank int) []model.Layout {
 		out = append(out, model.NewLayout(r.Config.Model, part))
 	}
 	return out
+}
+
+// IsBlock reports whether a unit of the model is a block.
+func IsBlock(unit string) bool {
+	return strings.HasPrefix(unit, strings.TrimSuffix(model.BlockUnit(0), "0"))
 }
 
 // Holders lists which ranks hold each unit of the model, ascending.

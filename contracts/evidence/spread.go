@@ -25,12 +25,10 @@ type Holding struct {
 func (r *Run) Held() map[string][]Holding {
 	out := map[string][]Holding{}
 	for rank := range r.Header.World {
-		at := r.At(rank)
-		for _, part := range r.Config.Plan.Parts(r.Config.Model, at) {
-			l := model.NewLayout(r.Config.Model, part)
+		for _, l := range r.Layouts(rank) {
 			for _, p := range l.Params {
 				if p.Len() > 0 {
-					out[p.Name] = append(out[p.Name], Holding{rank, at, p, l.Units[p.Unit].Name})
+					out[p.Name] = append(out[p.Name], Holding{rank, r.At(rank), p, l.Units[p.Unit].Name})
 				}
 			}
 		}
@@ -137,19 +135,14 @@ func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
 		return trace.Event{}, false
 	}
 	var d kernels.Digest
-	p.Places(shard.Range{Hi: p.Len()}, func(local shard.Range, rows, cols int, at kernels.Place) {
-		for i := range rows {
-			for j := range cols {
-				index := at.First + uint64(i)*at.RowStride + uint64(j)
-				x := whole.Data[index]
-				a, b := kernels.Mix(at.ID, index, uint64(kernels.Bits(x)))
-				one := kernels.Digest{A: a, B: b}
-				if x-x != 0 {
-					one.NonFinite = 1
-				}
-				d.Add(one)
-			}
+	for _, index := range h.positions(shard.Range{Hi: p.Len()}) {
+		x := whole.Data[index]
+		a, b := kernels.Mix(p.ID, uint64(index), uint64(kernels.Bits(x)))
+		one := kernels.Digest{A: a, B: b}
+		if x-x != 0 {
+			one.NonFinite = 1
 		}
-	})
+		d.Add(one)
+	}
 	return trace.Event{Digest: &d, Count: int64(p.Len())}, true
 }

@@ -98,15 +98,9 @@ func norm(test, control *evidence.Run, step int) (x float64, how string, ok bool
 
 // elements are those of the reduced gradient, each logical parameter once.
 func elements(r *evidence.Run, step int) (map[string][]float32, bool) {
-	return captured(r, func(name string) (trace.Event, bool) { return r.Logical(step, trace.Grad, name, 0) })
-}
-
-// captured are the elements of all parameters, by name, in the digests that a
-// function gives.
-func captured(r *evidence.Run, digest func(name string) (trace.Event, bool)) (map[string][]float32, bool) {
 	out := map[string][]float32{}
 	for _, t := range r.Params {
-		e, ok := digest(t.Name)
+		e, ok := r.Logical(step, trace.Grad, t.Name, 0)
 		if !ok || int64(len(e.Data)) != t.Len {
 			return nil, false
 		}

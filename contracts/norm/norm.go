@@ -3,6 +3,7 @@
 package norm
 
 import (
+	_ "embed" // explain.txt
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -34,37 +35,5 @@ func Contract() *contract.Contract {
 	}
 }
 
-const doc = `Clipping joins all ranks in one number, and in one decision: a gradient with an
-infinity must stop all of them, or the ones that step go their own way. No run
-on clean data takes that path, so these cases plant an infinity in one element of
-one logical worker's gradient, on one rank, in one step, and look at what
-follows. The control is a single worker with the same infinity in the same
-element.
-
-How each clause judges
-  1  Norm and coefficient of every rank against those of rank 0, and the
-     coefficient against the formula. Finds norms of the own shard
-     (sgl-project/SpecForge#663, pytorch/torchtitan#766).
-  2  The squares of all recorded gradient elements are added here in integers
-     wide enough to be exact, and the sum is rounded once. A norm that counts
-     replicas twice is equal on all ranks (pytorch/pytorch#88955), and so is one
-     of a part of the gradient. Where neither run recorded elements the norm is
-     compared with the control's.
-  3  A step whose reduced gradient has an element that is not finite must be
-     skipped by every rank, whatever the rank's own loss or shard
-     (ecmwf/WeatherGenerator#2724): every weight and moment has the digest of
-     the step before. All other steps must be taken.
-  4  The steps taken are counted here, from what clause 3 says of each step.
-     Counter and learning rate must follow that count, not the number of batches
-     (huggingface/accelerate#963); and the control's weights and moments are
-     recomputed step by step from its recorded elements, so that a bias
-     correction which counts the skipped step shows although all ranks agree.
-  5  In the skipped step some worker's own gradient, before any sum, must show
-     the value that is not finite, and it must be the worker and parameter in
-     which the single worker's run shows it: a producer that is hidden (by
-     nan_to_num, by a cast) cannot be repaired.
-
-How to read a finding
-  step    optimizer step of the data, from 0; the planted one is in the case's name
-  rank    whose norm, counter or state deviates
-  tensor  the parameter whose elements moved, or first were not finite`
+//go:embed explain.txt
+var doc string

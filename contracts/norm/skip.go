@@ -3,6 +3,7 @@ package norm
 import (
 	"math"
 
+	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -124,17 +125,15 @@ func counts(p *contract.Pass, r *evidence.Run, rank, step int, want map[string]f
 // the steps that were taken before.
 func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 	p.Expect(1)
-	before, ok1 := state(r, step-1)
-	after, ok2 := state(r, step)
-	grad, ok3 := tensors(r, step, trace.Grad)
-	if !ok1 || !ok2 || !ok3 {
+	s, ok := bounded.Captured(r, bounded.Replicas(r)[0], step)
+	if !ok {
 		return false
 	}
 	if p.Oracle == nil {
 		p.Doubt("no oracle to recompute the update with")
 		return false
 	}
-	want, err := p.Oracle.Update(r.Config, taken, before, grad)
+	want, err := p.Oracle.Update(r.Config, taken, s.Before, s.Grad)
 	if err != nil {
 		p.Doubt("%v", err)
 		return false
@@ -142,7 +141,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 	p.Saw(1)
 	for _, what := range r.State() {
 		for _, t := range r.Params {
-			got, want := after[what][t.Name], want[what][t.Name]
+			got, want := s.After[what][t.Name], want[what][t.Name]
 			if i := evidence.FirstDifference(got, want); i >= 0 {
 				evidence.ReportElement(p.At(0, step).Of(t.Name), i, got, want,
 					"%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)
@@ -150,20 +149,6 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 		}
 	}
 	return true
-}
-
-// state are the elements of weights and moments of rank 0.
-func state(r *evidence.Run, step int) (contract.State, bool) {
-	out, all := contract.State{}, true
-	for _, what := range r.State() {
-		x, ok := tensors(r, step, what)
-		out[what], all = x, all && ok
-	}
-	return out, all
-}
-
-func tensors(r *evidence.Run, step int, what string) (map[string][]float32, bool) {
-	return captured(r, func(name string) (trace.Event, bool) { return r.Digest(0, step, what, name, 0) })
 }
 
 // named is clause 5: the first producer of what is not finite is the single

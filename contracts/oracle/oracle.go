@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -107,12 +108,7 @@ func question(cfg spec.Config, step int, weights map[string][]float32) (key [sha
 	}
 	put(cfg.Spec())
 	put(binary.LittleEndian.AppendUint64(nil, uint64(step)))
-	names := make([]string, 0, len(weights))
-	for n := range weights {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(weights)) {
 		put([]byte(n))
 		b := make([]byte, 0, 4*len(weights[n]))
 		for _, x := range weights[n] {
@@ -202,99 +198,63 @@ func says(g map[string]contract.Bounded) error {
 // arithmetic: the norm over all parameters, the clipping, the update. With a
 // norm that is not finite the state stays.
 func (o *Oracle) Update(cfg spec.Config, taken int, before contract.State, grad map[string][]float32) (contract.State, error) {
-	if err := cfg.Validate(); err != nil {
+	after, err := update(cfg, taken, before, grad)
+	if err != nil {
 		return nil, fmt.Errorf("oracle: %w", err)
+	}
+	return after, nil
+}
+
+func update(cfg spec.Config, taken int, before contract.State, grad map[string][]float32) (contract.State, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	opt, err := optim.New(cfg.Optimizer)
 	if err != nil {
-		return nil, fmt.Errorf("oracle: %w", err)
+		return nil, err
 	}
-	u := update{be: ref.New[float32](), opt: opt, step: optim.Step{T: taken, LR: cfg.Optimizer.At(taken), Coef: 1}, after: contract.State{}}
-	layout := model.NewLayout(cfg.Model, model.Whole(cfg.Model))
-	norm, err := u.norm(&layout, grad)
-	if err != nil {
-		return nil, fmt.Errorf("oracle: %w", err)
+	be, layout := ref.New[float32](), model.NewLayout(cfg.Model, model.Whole(cfg.Model))
+	owned := slices.DeleteFunc(layout.Params, func(p model.Param) bool { return p.Off >= layout.Owned })
+	grads, squares := make([]kernels.Tensor, len(owned)), kernels.SquareSum{}
+	for i, p := range owned {
+		if grads[i], err = tensor(be, "gradient", p, grad); err != nil {
+			return nil, err
+		}
+		be.SumSquares(&squares, grads[i])
 	}
-	u.step.Coef = optim.ClipCoef(norm, cfg.Optimizer.Clip)
-	u.steps = !math.IsNaN(norm) && !math.IsInf(norm, 0)
-	for i := range layout.Params {
-		if p := &layout.Params[i]; p.Off < layout.Owned {
-			if err := u.param(p, before, grad[p.Name]); err != nil {
-				return nil, fmt.Errorf("oracle: %w", err)
+	norm := optim.Norm(&squares)
+	skips := math.IsNaN(norm) || math.IsInf(norm, 0)
+	step := optim.Step{T: taken, LR: cfg.Optimizer.At(taken), Coef: optim.ClipCoef(norm, cfg.Optimizer.Clip)}
+	whats, after := append([]string{trace.Weight}, opt.Moments()...), contract.State{}
+	for _, what := range whats {
+		after[what] = map[string][]float32{}
+	}
+	for i, p := range owned {
+		state := make([]kernels.Tensor, len(whats))
+		for k, what := range whats {
+			if state[k], err = tensor(be, what, p, before[what]); err != nil {
+				return nil, err
 			}
+			after[what][p.Name] = ref.Data[float32](state[k])
+		}
+		if !skips {
+			opt.Update(be, state[0], grads[i], state[1:], p.Decays, step)
 		}
 	}
-	return u.after, nil
-}
-
-// update is one optimizer step, parameter by parameter.
-type update struct {
-	be    kernels.Backend
-	opt   optim.Optimizer
-	step  optim.Step
-	steps bool // false where no rank steps
-	after contract.State
-}
-
-// norm is the global norm of the gradient, each logical parameter once.
-func (u *update) norm(l *model.Layout, grad map[string][]float32) (float64, error) {
-	var sum kernels.SquareSum
-	for i := range l.Params {
-		p := &l.Params[i]
-		if p.Off >= l.Owned {
-			continue
-		}
-		g, err := u.tensor("gradient", p, grad[p.Name])
-		if err != nil {
-			return 0, err
-		}
-		u.be.SumSquares(&sum, g)
-		u.be.Free(g.Buf)
-	}
-	return optim.Norm(&sum), nil
+	return after, nil
 }
 
 // tensor is a copy of a parameter's elements in the backend's memory.
-func (u *update) tensor(what string, p *model.Param, x []float32) (kernels.Tensor, error) {
+func tensor(be kernels.Backend, what string, p model.Param, all map[string][]float32) (kernels.Tensor, error) {
+	x := all[p.Name]
 	if len(x) != p.Len() {
 		return kernels.Tensor{}, fmt.Errorf("%s of %s: %d elements, want %d", what, p.Name, len(x), p.Len())
 	}
-	buf, err := u.be.Alloc(len(x))
+	buf, err := be.Alloc(len(x))
 	if err != nil {
 		return kernels.Tensor{}, err
 	}
 	t := kernels.Flat(buf)
-	u.be.Write(t, x)
+	be.Write(t, x)
 	return t, nil
-}
-
-// param updates one parameter.
-func (u *update) param(p *model.Param, before contract.State, grad []float32) error {
-	g, err := u.tensor("gradient", p, grad)
-	if err != nil {
-		return err
-	}
-	defer u.be.Free(g.Buf)
-	names := append([]string{trace.Weight}, u.opt.Moments()...)
-	state := make([]kernels.Tensor, len(names))
-	for i, what := range names {
-		if state[i], err = u.tensor(what, p, before[what][p.Name]); err != nil {
-			return err
-		}
-		defer u.be.Free(state[i].Buf)
-	}
-	if u.steps {
-		u.opt.Update(u.be, state[0], g, state[1:], p.Decays, u.step)
-	}
-	for i, what := range names {
-		x := make([]float32, p.Len())
-		if err := u.be.Read(x, state[i]); err != nil {
-			return err
-		}
-		if u.after[what] == nil {
-			u.after[what] = map[string][]float32{}
-		}
-		u.after[what][p.Name] = x
-	}
-	return nil
 }

@@ -164,25 +164,3 @@ func (c *Clause) add(o Clause) {
 	c.Findings = append(c.Findings, o.Findings[:min(room, len(o.Findings))]...)
 	c.Doubts = distinct(append(c.Doubts, o.Doubts...))
 }
-
-// counts are the totals of a report.
-type counts struct{ contracts, clauses, held, violated, inconclusive int }
-
-func (r *Report) count() counts {
-	var n counts
-	for _, c := range r.Contracts {
-		n.contracts++
-		for _, cl := range c.Clauses {
-			n.clauses++
-			switch cl.Verdict {
-			case contract.Held:
-				n.held++
-			case contract.Violated:
-				n.violated++
-			default:
-				n.inconclusive++
-			}
-		}
-	}
-	return n
-}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -59,10 +60,7 @@ func (t *textWriter) verdict(v contract.Verdict, width int) string {
 	if !t.o.Color {
 		return s
 	}
-	code := map[contract.Verdict]string{contract.Held: "32", contract.Violated: "31"}[v]
-	if code == "" {
-		code = "33"
-	}
+	code := map[contract.Verdict]string{contract.Held: "32", contract.Violated: "31", contract.Inconclusive: "33"}[v]
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
@@ -77,11 +75,7 @@ func (t *textWriter) environment(e *Environment) {
 		build += " " + e.Level
 	}
 	row("version", build)
-	cpu := e.CPU
-	if cpu == "" {
-		cpu = "unknown processor"
-	}
-	row("machine", fmt.Sprintf("%s, %d cores", cpu, e.Cores))
+	row("machine", fmt.Sprintf("%s, %d cores", cmp.Or(e.CPU, "unknown processor"), e.Cores))
 	row("histories", e.Histories)
 	if e.Backend != "" {
 		row("backend", fmt.Sprintf("%s, canonical arithmetic %d", e.Backend, e.Arithmetic))
@@ -209,9 +203,16 @@ func Place(f *contract.Finding) string {
 
 // totals writes the last line: what the verdict rests on and what to do next.
 func (t *textWriter) totals(r *Report) {
-	n := r.count()
+	clauses, of := 0, map[contract.Verdict]int{}
+	for _, c := range r.Contracts {
+		clauses += len(c.Clauses)
+		for _, cl := range c.Clauses {
+			of[cl.Verdict]++
+		}
+	}
 	t.linef("%s: %s, %s: %d held, %d violated, %d inconclusive. %s", t.verdict(r.Verdict, 0),
-		plural(n.contracts, "contract"), plural(n.clauses, "clause"), n.held, n.violated, n.inconclusive, r.next())
+		plural(len(r.Contracts), "contract"), plural(clauses, "clause"),
+		of[contract.Held], of[contract.Violated], of[contract.Inconclusive], r.next())
 }
 
 // plural is n things.

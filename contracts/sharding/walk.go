@@ -1,5 +1,7 @@
 package sharding
 
+import "slices"
+
 // peak is the most elements that passes hold beside a rank's shards at one time.
 type peak struct{ gathered, gradients, both int }
 
@@ -23,19 +25,14 @@ func (z *ZeRO) peak() peak {
 	if z.MicroBatches > 1 {
 		p.gradients, _, _ = z.elements() // one buffer, for the whole step
 	}
-	last := len(z.Units) - 1
-	tied := last >= 0 && z.Units[last].Tied
-	forward := make([]int, 0, len(z.Units))
-	for u := range z.Units {
-		forward = append(forward, u)
+	forward := make([]int, len(z.Units))
+	for u := range forward {
+		forward[u] = u
 	}
-	backward := make([]int, 0, len(z.Units))
-	if tied && last > 0 { // the norm's pass encloses the head's
-		backward = append(backward, last-1, last)
-		last -= 2
-	}
-	for u := last; u >= 0; u-- {
-		backward = append(backward, u)
+	backward := slices.Clone(forward)
+	slices.Reverse(backward)
+	if last := len(z.Units) - 1; last > 0 && z.Units[last].Tied { // the norm's pass encloses the head's
+		backward[0], backward[1] = last-1, last
 	}
 	p.pass(forward, false)
 	p.pass(backward, true)

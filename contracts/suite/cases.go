@@ -1,9 +1,12 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -18,19 +21,8 @@ func Preset(name string, o Options, steps int) (spec.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Steps = steps
-	if o.Steps > 0 {
-		cfg.Steps = o.Steps
-	}
-	if o.Seed != 0 {
-		cfg.Seed = o.Seed
-	}
-	if o.Backend != "" {
-		cfg.Backend = o.Backend
-	}
-	if o.Text.Name != "" {
-		cfg.Text = o.Text.Name
-	}
+	cfg.Steps, cfg.Seed = cmp.Or(o.Steps, steps), cmp.Or(o.Seed, cfg.Seed)
+	cfg.Backend, cfg.Text = cmp.Or(o.Backend, cfg.Backend), cmp.Or(o.Text.Name, cfg.Text)
 	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
 	return cfg, nil
 }
@@ -60,3 +52,24 @@ func Plans(texts []string) ([]plan.Plan, error) {
 
 // Name is a case's name: the configuration's and the plan's.
 func Name(cfg spec.Config) string { return fmt.Sprintf("%s %s", cfg.Model.Name, cfg.Plan) }
+
+// Foreign reports whether plans were asked for of which none is canonical: a
+// contract that is about these alone has no case for them.
+func Foreign(o Options) bool {
+	plans, _ := Plans(o.Plans) // the options were checked
+	return len(plans) > 0 && !slices.ContainsFunc(plans, compare.Canonical)
+}
+
+// Exact lists those of the plans that fit a configuration and promise it the
+// single worker's bits.
+func Exact(cfg spec.Config, plans []string) []plan.Plan {
+	var out []plan.Plan
+	for _, s := range plans {
+		p, err := plan.Parse(s)
+		given := p // Validate fills defaults
+		if err == nil && p.Validate(cfg.Model, cfg.Sequences) == nil && p.Exact(cfg.Model) {
+			out = append(out, given)
+		}
+	}
+	return out
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -97,23 +98,18 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 		}
 		return -1
 	})
-	next := make(chan *job)
-	var wg sync.WaitGroup
-	for range max(1, e.Width) {
-		wg.Go(func() {
-			for j := range next {
-				j.once.Do(func() { j.history, j.err = e.make(ctx, j) })
-			}
-		})
-	}
+	var running errgroup.Group
+	running.SetLimit(max(1, e.Width))
 	for _, j := range all {
 		if ctx.Err() != nil {
 			break
 		}
-		next <- j
+		running.Go(func() error {
+			j.once.Do(func() { j.history, j.err = e.make(ctx, j) })
+			return nil // what ends a run is the job's
+		})
 	}
-	close(next)
-	wg.Wait()
+	_ = running.Wait()
 	return context.Cause(ctx)
 }
 

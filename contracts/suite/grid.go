@@ -20,6 +20,18 @@ type Fixture struct {
 	Suffix string             // of the case names, where more than the plan tells a case from others
 }
 
+// Level picks the fixtures of a level: few at 1, many from 2 on, and from 3 on also
+// the long ones.
+func Level(level int, few, many []Fixture, long ...Fixture) []Fixture {
+	switch {
+	case level <= 1:
+		return few
+	case level == 2:
+		return many
+	}
+	return append(many, long...)
+}
+
 // Then stands between the plans of a case that goes on with another plan.
 const Then = " then "
 

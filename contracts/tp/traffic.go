@@ -3,7 +3,6 @@ package tp
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -12,11 +11,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
-
-func isBlock(unit string) bool { return strings.HasPrefix(unit, blockPrefix) }
-
-// blockPrefix begins the unit names of blocks.
-var blockPrefix = strings.TrimSuffix(model.BlockUnit(0), "0")
 
 // sums assigns a rank's all-reduces of a group to the passes that they were part
 // of: a unit's operations since its last phase belong to its next. Passes
@@ -75,12 +69,12 @@ func tokens(r *evidence.Run, rank int) map[evidence.MicroBatch]int64 {
 func due(r *evidence.Run, group names.Axis, k evidence.Phase, rows int64) []int64 {
 	c, full, head := &r.Config, rows*int64(r.Config.Model.Hidden), headUnit(r)
 	switch {
-	case group == names.KV && (!isBlock(k.Unit) || k.What == trace.Forward || c.Plan.KVReplicas(c.Model) == 1):
+	case group == names.KV && (!evidence.IsBlock(k.Unit) || k.What == trace.Forward || c.Plan.KVReplicas(c.Model) == 1):
 		return nil
 	case group == names.KV:
 		width := int64(max(1, c.Model.KVHeads/c.Plan.TP) * c.Model.HeadDim)
 		return []int64{rows * width, rows * width}
-	case isBlock(k.Unit):
+	case evidence.IsBlock(k.Unit):
 		return []int64{full, full}
 	case !vocabParallel(r):
 		return nil
@@ -143,7 +137,7 @@ func bytes(p *contract.Pass, r *evidence.Run, group []int) {
 	for _, rank := range group {
 		found, steps := sums(r, rank, names.TP)
 		for _, k := range passes(r, rank) {
-			if !isBlock(k.Unit) {
+			if !evidence.IsBlock(k.Unit) {
 				continue
 			}
 			ops, ran := found[k]

@@ -1,6 +1,11 @@
 package zero
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -88,4 +93,129 @@ func (x *part) versions(r *evidence.Run) map[version]trace.Event {
 		}
 	}
 	return out
+}
+
+// resting is clause 4: where weights are between and during passes.
+func resting(p *contract.Pass, r *evidence.Run) {
+	for rank := range r.Header.World {
+		parts := partsOf(r, rank)
+		if r.Config.Plan.Zero == 3 {
+			follow(p, r, rank, parts)
+			continue
+		}
+		for _, x := range parts {
+			x.whole(p, r)
+		}
+		for e := range r.Events(rank, trace.KindGather) {
+			p.At(rank, e.Step).Report(nil, nil, "rank %d recorded the %s of unit %s: in stage %d weights stay whole", rank, e.What, e.Unit, r.Config.Plan.Zero)
+		}
+	}
+}
+
+// whole checks that a rank holds all its weights after every step.
+func (x *part) whole(p *contract.Pass, r *evidence.Run) {
+	for _, q := range x.params() {
+		for step := -1; step < r.Config.Steps; step++ {
+			e, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
+			contract.Compare(p.At(x.rank, step).Of(q.Name), ok, e.Count, int64(q.Len()),
+				"rank %d holds %d elements of a weight: in stage %d weights stay whole", x.rank, e.Count, r.Config.Plan.Zero)
+		}
+	}
+}
+
+// follower walks through a rank's events of stage 3.
+type follower struct {
+	p        *contract.Pass
+	run      *evidence.Run
+	rank     int
+	versions map[version]trace.Event
+	alias    map[string]string // unit of a tied head to the unit whose weights it reads
+	open     map[string]bool   // gathered units; true once a pass has used them
+}
+
+// follow checks that every pass of a rank finds its unit gathered and leaves it
+// to be released, and that nothing is gathered when the step ends.
+func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
+	f := &follower{p: p, run: r, rank: rank, versions: map[version]trace.Event{}, alias: map[string]string{}, open: map[string]bool{}}
+	for _, x := range parts {
+		p.Expect(r.Config.Steps * x.passes(r))
+		maps.Copy(f.versions, x.versions(r))
+		if x.layout.Part.First {
+			f.alias[model.HeadUnit] = model.EmbedUnit
+		}
+	}
+	p.Expect(r.Config.Steps) // ends of steps
+	for _, e := range r.Ranks[rank] {
+		switch e.Kind {
+		case trace.KindGather:
+			f.gather(e)
+		case trace.KindPhase:
+			f.phase(e)
+		case trace.KindMemory:
+			if e.What == names.MemWeights {
+				f.end(e)
+			}
+		}
+	}
+}
+
+func (f *follower) report(e trace.Event, format string, args ...any) {
+	f.p.At(f.rank, e.Step).Of(e.Unit).Report(nil, nil, "micro-batch %d on rank %d: unit %s %s", e.Micro, f.rank, e.Unit, fmt.Sprintf(format, args...))
+}
+
+func (f *follower) gather(e trace.Event) {
+	_, open := f.open[e.Unit]
+	switch e.What {
+	case names.Gather:
+		if open {
+			f.report(e, "is gathered again: it was not released")
+		}
+		f.open[e.Unit] = false
+	case names.Use:
+		if !open {
+			f.report(e, "is used without a gather")
+		}
+		f.open[e.Unit] = true
+		f.compare(e, "a pass finds")
+	case names.Release:
+		if !open {
+			f.report(e, "is released without a gather")
+		}
+		f.compare(e, "a pass leaves")
+		delete(f.open, e.Unit)
+	}
+}
+
+// compare holds a unit's contents against the weights after the last step.
+func (f *follower) compare(e trace.Event, who string) {
+	want, ok := f.versions[version{e.Unit, e.Step - 1}]
+	if !ok || e.Digest == nil || evidence.Same(e, want) {
+		return
+	}
+	for step := e.Step - 2; step >= -1; step-- {
+		if old, ok := f.versions[version{e.Unit, step}]; ok && evidence.Same(e, old) {
+			f.report(e, "has the weights after step %d when %s it, not those after step %d", step, who, e.Step-1)
+			return
+		}
+	}
+	f.report(e, "does not have the weights after step %d when %s it", e.Step-1, who)
+}
+
+// phase is a pass that is done with a unit.
+func (f *follower) phase(e trace.Event) {
+	f.p.Saw(1)
+	if used := f.open[cmp.Or(f.alias[e.Unit], e.Unit)]; !used {
+		f.report(e, "went through a %s pass without being gathered for it", e.What)
+	}
+}
+
+// end is the end of a step: only the shards remain.
+func (f *follower) end(e trace.Event) {
+	f.p.Saw(1)
+	for _, unit := range slices.Sorted(maps.Keys(f.open)) {
+		f.report(trace.Event{Step: e.Step, Unit: unit}, "is still gathered when the step ends")
+	}
+	if want := memory(f.run, f.rank)[names.MemWeights].end; uint64(e.Count) != want {
+		f.p.At(f.rank, e.Step).Report(e.Count, want, "rank %d holds %d bytes of weights at rest, its shard has %d", f.rank, e.Count, want)
+	}
 }

@@ -1,3 +1,4 @@
+// Package suite runs contract C-CKPT-001.
 package suite
 
 import (
@@ -7,6 +8,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/lockstep-ml/lockstep/contracts/ckpt"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
@@ -16,6 +18,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: ckpt.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // stored is the number of steps before a run is interrupted, and tokens the
 // sequence length of fixtures: what a step computes is not in question here.
@@ -105,16 +112,21 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 	if err := x.store(ctx, env, root); err != nil {
 		return nil, fmt.Errorf("the run to be stored: %w", err)
 	}
-	c, err := checkpoint.Open(root)
+	if x.resumed != nil {
+		x.resumed(&env.Parts)
+	}
+	return resume(ctx, env, x.to, root)
+}
+
+// resume goes on from the checkpoint in dir.
+func resume(ctx context.Context, env suite.Env, cfg spec.Config, dir string) (*trace.History, error) {
+	c, err := checkpoint.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if x.resumed != nil {
-		x.resumed(&env.Parts)
-	}
 	env.Parts.Checkpoints.Resume = c
-	return env.Train(ctx, x.to)
+	return env.Train(ctx, cfg)
 }
 
 // store makes the checkpoints of the first steps.

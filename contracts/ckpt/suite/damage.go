@@ -108,7 +108,8 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		return nil, err
 	}
 	log := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Plan: "resume " + cfg.Plan.String(), Model: cfg.Model.Name}}
-	do := damages()
+	longer, do := cfg, damages()
+	longer.Steps++
 	do[""] = func(string) error { return nil }
 	for i, d := range append([]ckpt.Damage{{}}, ckpt.Damages()...) {
 		copied := filepath.Join(root, fmt.Sprint(i))
@@ -125,23 +126,10 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 			}
 		}
 		e := trace.Event{Kind: trace.KindRefusal, Step: stored, What: d.Name, Unit: d.File}
-		if err := goOn(ctx, env, cfg, dir); err != nil {
+		if _, err := resume(ctx, env, longer, dir); err != nil {
 			e.Text = strings.ReplaceAll(err.Error(), copied, "")
 		}
 		log.Record(e)
 	}
 	return trace.Merge([]*trace.Log{log})
-}
-
-// goOn resumes one more step from the checkpoint in dir.
-func goOn(ctx context.Context, env suite.Env, cfg spec.Config, dir string) error {
-	c, err := checkpoint.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	cfg.Steps = stored + 1
-	env.Parts.Checkpoints.Resume = c
-	_, err = env.Train(ctx, cfg)
-	return err
 }

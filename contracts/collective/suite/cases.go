@@ -1,6 +1,8 @@
+// Package suite runs contract C-COMM-001.
 package suite
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,17 +17,18 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: collective.Contract(), Cases: list, Mutants: mutants()}
+}
+
 // orderless are the clauses of algorithms that add in an order of their own.
 var orderless = [...]string{"1", "3", "4", "5", "6", "7"}
 
 // list makes the cases: the tree on worlds that are powers of two and worlds
 // that are not, ring and star on one of each.
 func list(o suite.Options) []suite.Case {
-	seed := o.Seed
-	if seed == 0 {
-		seed = 1
-	}
-	level := min(max(o.Level, 1), 3)
+	seed, level := cmp.Or(o.Seed, 1), min(max(o.Level, 1), 3)
 	repeats := [...]int{2, 3, 10}[level-1]
 	var out []suite.Case
 	for _, a := range []struct {
@@ -52,23 +55,15 @@ type drilling struct{ collective.Spec }
 
 // run makes the history of a drill with all ranks in this process.
 func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error) {
-	logs, err := s.logs()
+	backends, comms, err := s.open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	ends, err := s.open(ctx, env)
+	logs, err := s.logs(backends[0].Name())
 	if err != nil {
 		return nil, err
 	}
-	logs[0].Header.Backend = ends[0].backend.Name()
-	for r := range logs {
-		logs[r].Header.Backend = logs[0].Header.Backend
-	}
-	comms := make([]comm.Communicator, s.World)
-	for r := range comms {
-		comms[r] = ends[r].comm
-	}
-	backend := func(rank int) kernels.Backend { return ends[rank].backend }
+	backend := func(rank int) kernels.Backend { return backends[rank] }
 	for i := range s.Repeats {
 		for _, rec := range comm.Drill(ctx, comms, backend, s.Seed, s.Level) {
 			d := rec.Digest
@@ -87,78 +82,64 @@ func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error
 	return trace.Merge(logs)
 }
 
-func (s drilling) logs() ([]*trace.Log, error) {
+func (s drilling) logs(backend string) ([]*trace.Log, error) {
 	spec, err := json.Marshal(s.Spec)
 	if err != nil {
 		return nil, err
 	}
 	logs := make([]*trace.Log, s.World)
 	for r := range logs {
-		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: s.World,
+		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic,
+			Rank: r, World: s.World, Backend: backend,
 			Plan: fmt.Sprintf("drill of %d ranks, comm=%s", s.World, s.Algorithm), Spec: trace.Spec{Drill: spec}}}
 	}
 	return logs, nil
 }
 
-// end is one rank of the drill.
-type end struct {
-	backend kernels.Backend
-	comm    comm.Communicator // as decorated
-}
-
-func (s drilling) open(ctx context.Context, env suite.Env) ([]end, error) {
+// open makes the ranks' backends and their communicators, as decorated.
+func (s drilling) open(ctx context.Context, env suite.Env) ([]kernels.Backend, []comm.Communicator, error) {
 	backends, err := env.Parts.Backends(s.World)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	comms, err := env.Parts.Open(ctx, backends, comm.Options{Algorithm: s.Algorithm})
-	if err != nil {
-		return nil, err
-	}
-	ends := make([]end, s.World)
-	for r := range ends {
-		ends[r] = end{backends[r], comms[r]}
-		if env.Parts.Comm != nil {
-			ends[r].comm = env.Parts.Comm(r, names.World, comms[r])
+	if err == nil && env.Parts.Comm != nil {
+		for r := range comms {
+			comms[r] = env.Parts.Comm(r, names.World, comms[r])
 		}
 	}
-	return ends, nil
+	return backends, comms, err
 }
 
 // mismatch lets the last rank call with one element more than its peers, in a
 // world of its own, since a failed group stays failed.
 func (s drilling) mismatch(ctx context.Context, env suite.Env, logs []*trace.Log) error {
-	ends, err := s.open(ctx, env)
+	backends, comms, err := s.open(ctx, env)
 	if err != nil {
 		return err
 	}
 	var wait sync.WaitGroup
 	errs := make([]error, s.World)
-	for r := range ends {
+	for r := range comms {
 		wait.Go(func() {
-			defer ends[r].comm.Close()
+			defer comms[r].Close()
 			n := 4
 			if r == s.World-1 {
 				n++
 			}
-			buf, err := ends[r].backend.Alloc(n)
+			buf, err := backends[r].Alloc(n)
 			if err != nil {
 				errs[r] = err
 				return
 			}
-			defer ends[r].backend.Free(buf)
+			defer backends[r].Free(buf)
 			e := trace.Event{Kind: trace.KindDrill, What: collective.Mismatch, Op: names.OpAllReduce, Count: int64(n)}
-			if err := ends[r].comm.AllReduce(ctx, kernels.Flat(buf), kernels.Sum); err != nil {
+			if err := comms[r].AllReduce(ctx, kernels.Flat(buf), kernels.Sum); err != nil {
 				e.Text = err.Error()
 			}
 			logs[r].Record(e)
 		})
 	}
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }

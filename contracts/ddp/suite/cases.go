@@ -1,12 +1,20 @@
+// Package suite runs contract C-DDP-001.
 package suite
 
 import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
+	"github.com/lockstep-ml/lockstep/contracts/ddp"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	grid := suite.Grid{Fixtures: fixtures, Named: named, Runs: suite.Beside(compare.Single)}
+	return &suite.Suite{Contract: ddp.Contract(), Cases: grid.Cases, Mutants: mutants()}
+}
 
 // of makes a global batch of n sequences.
 func of(n int) func(*spec.Config) { return func(c *spec.Config) { c.Sequences = n } }
@@ -24,9 +32,6 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 20, Plans: []string{"dp=2", "dp=4", "dp=8", "dp=2,microbatches=8"}},
 		{Config: "nano", Steps: 4, Plans: []string{"dp=3", "dp=4,comm=ring", "dp=3,comm=star"}},
@@ -43,18 +48,9 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=3,tp=2,pp=2", "dp=3,tp=2,zero=2"}, Suffix: " of two steps"},
 		{Config: "5M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many,
+	return suite.Level(level, few, many,
 		suite.Fixture{Config: "nano", Steps: 2000, Plans: []string{"dp=8"}, Suffix: " soak"},
 		suite.Fixture{Config: "350M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: named, Runs: suite.Beside(compare.Single)}
-	return g.Cases(o)
 }
 
 // named runs a configuration for as long as its own fixture does.

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -10,9 +9,7 @@ import (
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-DDP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
-	}
+	m := fault.Mutants("C-DDP-001")
 	b := model.BlockUnit
 	return []suite.Mutant{
 		m("own-seed-no-broadcast", "1", "nano dp=4", fault.All(ownSeed(), unbroadcast()),

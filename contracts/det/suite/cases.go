@@ -1,6 +1,8 @@
+// Package suite runs contract C-DET-001.
 package suite
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 
@@ -14,6 +16,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/golden"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	return &suite.Suite{Contract: det.Contract(), Cases: list, Mutants: mutants()}
+}
 
 // list makes the cases of options: repeated runs, runs on several plans, golden
 // runs, recorded schedules.
@@ -122,9 +129,7 @@ func goldens(o suite.Options) []suite.Case {
 	for _, v := range variants {
 		cfg := v.Config
 		cfg.Steps, cfg.Text = min(cfg.Steps, steps(o.Level)), own.Text.Name
-		if o.Backend != "" {
-			cfg.Backend = o.Backend
-		}
+		cfg.Backend = cmp.Or(o.Backend, cfg.Backend)
 		out = append(out, suite.Case{
 			Name: det.GoldenPrefix + v.Name, Clauses: []string{"C-DET-001.3"},
 			Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, own)},
@@ -153,3 +158,23 @@ func recorded(o suite.Options) ([]golden.Variant, error) {
 // plainParams is the size of a model, in parameters, that plain Go trains in no
 // more than a minute.
 const plainParams = 20e6
+
+// schedules are runs of the recorded schedules to beyond their horizons, of a
+// model so small that all those steps cost nothing.
+func schedules(o suite.Options) []suite.Case {
+	own := suite.Options{Text: data.Default(), Backend: o.Backend}
+	var out []suite.Case
+	for _, v := range golden.ScheduleVariants() {
+		cfg, err := suite.Preset("nano", own, v.Steps)
+		if err != nil {
+			return []suite.Case{suite.Broken("schedules", err)}
+		}
+		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
+		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, spec.Evidence{}
+		out = append(out, suite.Case{
+			Name: det.SchedulePrefix + v.Name, Clauses: []string{"C-DET-001.5"},
+			Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, own)},
+		})
+	}
+	return out
+}

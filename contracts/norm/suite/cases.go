@@ -1,3 +1,4 @@
+// Package suite runs contract C-NORM-001.
 package suite
 
 import (
@@ -6,9 +7,16 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/norm"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	grid := suite.Grid{Fixtures: fixtures, Named: named, Prepare: prepare, Exact: true, Runs: runs}
+	return &suite.Suite{Contract: norm.Contract(), Cases: grid.Cases, Mutants: mutants()}
+}
 
 // Steps of the data in which an infinity is planted: between others, so that
 // there is a state to keep and a step that goes on. Long runs skip again.
@@ -32,12 +40,6 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 8, Plans: []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}, Suffix: skips},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}, Suffix: skips},
 	}
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: named, Prepare: prepare, Exact: true, Runs: runs}
-	return g.Cases(o)
 }
 
 func named(config string, _ int) suite.Fixture {

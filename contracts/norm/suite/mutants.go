@@ -6,7 +6,9 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // breaks adds a fault to the infinities of a case's test run.
@@ -65,5 +67,39 @@ func mutants() []suite.Mutant {
 
 		m("infinity-hidden", "5", "nano dp=8,zero=1", hidden,
 			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
+	}
+}
+
+// normOfFirst makes the norm one of the first rank's squares alone, on all ranks.
+func normOfFirst() fault.Fault {
+	return fault.OnCalls(fault.Norms, func(c *fault.Call) error {
+		if c.Rank > 0 {
+			clear(c.Ints)
+		}
+		return c.Do()
+	})
+}
+
+// stepAnyway makes one rank take a norm that is not finite for 0, so that it
+// steps where the others do not.
+func stepAnyway(rank int) fault.Fault {
+	return fault.OnCalls(fault.Norms, func(c *fault.Call) error {
+		err := c.Do()
+		if sum := (kernels.SquareSum)(c.Ints); err == nil && c.Rank == rank && sum[kernels.SquareInf]+sum[kernels.SquareNaN] > 0 {
+			clear(c.Ints)
+		}
+		return err
+	})
+}
+
+// countSkipped makes all ranks count a skipped step as an optimizer step.
+func countSkipped() fault.Fault {
+	return func(p *launch.Parts) {
+		var steps fault.PerRank[int]
+		fault.OnCounter(func(rank, _ int) int {
+			n := steps.At(rank)
+			*n++
+			return *n
+		})(p)
 	}
 }

@@ -1,11 +1,19 @@
+// Package suite runs contract C-PIPE-001.
 package suite
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
+	"github.com/lockstep-ml/lockstep/contracts/pipe"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	grid := suite.Grid{Fixtures: fixtures, Named: stages, Runs: suite.Beside(compare.Unsplit)}
+	return &suite.Suite{Contract: pipe.Contract(), Cases: grid.Cases, Mutants: mutants()}
+}
 
 // oneWorker computes the whole batch as one logical worker, so that a step may
 // have fewer micro-batches than stages.
@@ -20,9 +28,6 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "odd", Steps: 2, Plans: []string{"pp=3", "pp=4,microbatches=8", "dp=2,pp=2", "pp=2,schedule=interleaved,virtual=2,microbatches=8"}},
 		{Config: "nano", Steps: 1, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2"}, Change: oneWorker, Suffix: " of one worker"},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2",
 			"dp=2,pp=2,zero=1", "dp=2,tp=2,pp=2,vocab=parallel", "dp=3,pp=2", "dp=4,pp=2,comm=star", "dp=4,pp=2,zero=1,comm=ring"}},
@@ -31,17 +36,8 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 4, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2", "pp=4,microbatches=16",
 			"pp=2,schedule=interleaved,virtual=2,microbatches=3"}, Change: oneWorker, Suffix: " of one worker"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
+	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
 		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: stages, Runs: suite.Beside(compare.Unsplit)}
-	return g.Cases(o)
 }
 
 // stages has plans that a configuration allows.

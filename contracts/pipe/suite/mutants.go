@@ -1,17 +1,22 @@
 package suite
 
 import (
-	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"slices"
+	"strings"
+
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/schedule"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-PIPE-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
-	}
+	m := fault.Mutants("C-PIPE-001")
 	const shorter = "odd dp=1,pp=4,microbatches=8"
 	return []suite.Mutant{
 		m("block-on-two-stages", "1", "nano dp=1,pp=2", layers(0, 6),
@@ -43,4 +48,183 @@ func mutants() []suite.Mutant {
 		m("tied-weight-kept", "7", "odd dp=1,pp=3", skipMessages(names.TiedWeight),
 			"the last stage keeps its initial copy of a tied embedding"),
 	}
+}
+
+// layers makes one rank believe in another number of layers, by which it takes
+// other ones than the plan gives it.
+func layers(rank, n int) fault.Fault {
+	return fault.OnConfig(func(r int, c *spec.Config) {
+		if r == rank {
+			c.Model.Layers = n
+		}
+	})
+}
+
+// message says whether the call sends to, or receives from, another stage.
+func message(c *fault.Call) bool {
+	return c.Group == names.PP && (c.Op == names.OpSend || c.Op == names.OpRecv)
+}
+
+// skipMessages swallows messages of one label ("tied gradient") on both sides:
+// receivers keep what is in their buffers.
+func skipMessages(label string) fault.Fault {
+	return fault.OnCalls(func(c *fault.Call) bool { return message(c) && c.Label.Tensor == label }, fault.Skip)
+}
+
+// swapMessages makes one rank send its n-th message (from 0) after the next one,
+// which must be of equal length and follow without a receive between.
+func swapMessages(rank, n int) fault.Fault {
+	return func(p *launch.Parts) {
+		var held []float32
+		sent := 0
+		sends := func(c *fault.Call) bool { return message(c) && c.Op == names.OpSend && c.Rank == rank }
+		fault.OnCalls(sends, func(c *fault.Call) error {
+			sent++
+			switch sent - 1 {
+			case n:
+				held = make([]float32, c.X.Len())
+				return c.Backend.Read(held, c.X)
+			case n + 1:
+				if err := c.Do(); err != nil {
+					return err
+				}
+				buf, err := c.Backend.Alloc(len(held))
+				if err != nil {
+					return err
+				}
+				defer c.Backend.Free(buf)
+				c.X = kernels.Flat(buf)
+				c.Backend.Write(c.X, held)
+			}
+			return c.Do()
+		})(p)
+	}
+}
+
+// staleReceive leaves in one rank's buffer, whenever an activation is shorter
+// than the longest before it, what that one was: the receive buffer was made
+// once, and the shorter message goes elsewhere.
+func staleReceive(rank int) fault.Fault {
+	return func(p *launch.Parts) {
+		var longest []float32
+		activations := func(c *fault.Call) bool {
+			return message(c) && c.Op == names.OpRecv && c.Rank == rank && c.Label.Tensor == schedule.RecvForward.String()
+		}
+		fault.OnCalls(activations, func(c *fault.Call) error {
+			if err := c.Do(); err != nil {
+				return err
+			}
+			if n := c.X.Len(); n < len(longest) {
+				c.Backend.Write(c.X, longest[:n])
+				return nil
+			}
+			longest = make([]float32, c.X.Len())
+			return c.Backend.Read(longest, c.X)
+		})(p)
+	}
+}
+
+// fixedShape makes all stages but the first (ranks from 1 on) take every
+// micro-batch of a pipeline for one of so many sequences, the first one's shape:
+// shorter ones get a sequence without targets, and messages between stages have
+// one length, elements.
+func fixedShape(sequences, elements int) fault.Fault {
+	return fault.All(padded(elements), fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {
+		seqs, ids := s.Do()
+		for s.Rank > 0 && len(seqs)%sequences != 0 {
+			seqs, ids = append(slices.Clip(seqs), blank(seqs[len(seqs)-1])), append(slices.Clip(ids), -1)
+		}
+		return seqs, ids
+	}))
+}
+
+// blank copies a sequence without its targets.
+func blank(s data.Sequence) data.Sequence {
+	s.Targets = slices.Repeat([]int32{-1}, len(s.Targets))
+	s.Valid = 0
+	return s
+}
+
+// padded sends every message of at most so many elements, tied tensors aside, as
+// one of exactly so many, cut or filled with what the buffer held before.
+func padded(elements int) fault.Fault {
+	return func(p *launch.Parts) {
+		var buffers fault.PerRank[kernels.Tensor]
+		passed := func(c *fault.Call) bool { return message(c) && !strings.HasPrefix(c.Label.Tensor, "tied") }
+		fault.OnCalls(passed, func(c *fault.Call) error {
+			buffer := buffers.At(c.Rank)
+			if buffer.Absent() {
+				buf, err := c.Backend.Alloc(elements)
+				if err != nil {
+					return err
+				}
+				*buffer = kernels.Flat(buf)
+			}
+			n := c.X.Len()
+			x, y := c.X.Range(0, n), buffer.Range(0, n)
+			c.X = *buffer
+			if c.Op == names.OpSend {
+				c.Backend.Copy(y, x)
+				return c.Do()
+			}
+			if err := c.Do(); err != nil {
+				return err
+			}
+			c.Backend.Copy(x, y)
+			return nil
+		})(p)
+	}
+}
+
+// loseGradients loses weight gradients [from, to) of one rank, counted in the
+// order of its backward passes: seven matrices a block and micro-batch.
+func loseGradients(rank, from, to int) fault.Fault {
+	return fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend { return &forgetful{be, from, to, 0} })
+}
+
+type forgetful struct {
+	kernels.Backend
+	from, to, calls int
+}
+
+func (f *forgetful) MatMulTN(c, a, b kernels.Tensor) {
+	f.calls++
+	if f.calls <= f.from || f.calls > f.to {
+		f.Backend.MatMulTN(c, a, b)
+	}
+}
+
+// allForwardFirst is GPipe's schedule in place of the plan's: no activations are
+// freed before all are held.
+func allForwardFirst(s schedule.Schedule) schedule.Schedule {
+	if g, err := schedule.GPipe(len(s.Stages), s.Micros); err == nil {
+		return g
+	}
+	return s // sizes that the plan's schedule has are never refused
+}
+
+// swapBackward exchanges the backward passes, and their messages, of two
+// micro-batches; all forward passes must come first.
+func swapBackward(a, b int) func(schedule.Schedule) schedule.Schedule {
+	other := map[int]int{a: b, b: a}
+	backward := []schedule.Kind{schedule.Backward, schedule.SendBackward, schedule.RecvBackward}
+	return func(s schedule.Schedule) schedule.Schedule {
+		for _, list := range s.Stages {
+			for i := range list {
+				if m, ok := other[list[i].Micro]; ok && slices.Contains(backward, list[i].Kind) {
+					list[i].Micro = m
+				}
+			}
+		}
+		return s
+	}
+}
+
+// oneAtATime takes each micro-batch forward and backward through all stages
+// before the next one begins: nothing overlaps. It is for one chunk per stage.
+func oneAtATime(s schedule.Schedule) schedule.Schedule {
+	for i := range s.Stages {
+		slices.SortStableFunc(s.Stages[i], func(a, b schedule.Action) int { return a.Micro - b.Micro })
+	}
+	return s
 }

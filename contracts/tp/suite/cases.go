@@ -1,11 +1,20 @@
+// Package suite runs contract C-TP-001.
 package suite
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/contracts/tp"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	grid := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
+		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
+	return &suite.Suite{Contract: tp.Contract(), Cases: grid.Cases, Mutants: mutants()}
+}
 
 // biased unties the head and gives every linear layer a bias.
 func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
@@ -18,27 +27,14 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"tp=2", "tp=4", "tp=4,vocab=parallel", "dp=2,tp=2", "dp=4,tp=2,zero=2", "tp=2,pp=2,vocab=parallel", "dp=3,tp=2", "dp=4,tp=2,comm=ring"}},
 		{Config: "odd", Steps: 8, Plans: []string{"tp=2,vocab=parallel", "tp=4", "tp=4,vocab=parallel,microbatches=8", "dp=2,tp=4,zero=3",
 			"dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 4, Plans: []string{"tp=2", "tp=4,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
+	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
 		Change: func(c *spec.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
-		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
-	return g.Cases(o)
 }
 
 // split has plans that a configuration allows: over two ranks, and over all of

@@ -1,3 +1,4 @@
+// Package suite runs contract C-ZERO-001.
 package suite
 
 import (
@@ -7,6 +8,12 @@ import (
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
+
+// Suite is the contract with its cases and mutants.
+func Suite() *suite.Suite {
+	grid := suite.Grid{Fixtures: fixtures, Named: named, Runs: runs}
+	return &suite.Suite{Contract: zero.Contract(), Cases: grid.Cases, Mutants: mutants()}
+}
 
 // sgd trains with SGD.
 func sgd(c *spec.Config) { c.Optimizer = optim.Config{Name: "sgd", LR: 0.1, Decay: 0.1, Clip: 1} }
@@ -26,9 +33,6 @@ func fixtures(level int) []suite.Fixture {
 		}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3"}, Change: sgd, Suffix: " sgd"},
 	}
-	if level <= 1 {
-		return few
-	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{
 			"dp=2,zero=1", "dp=4,zero=1", "dp=8,zero=1", "dp=2,zero=2", "dp=4,zero=2", "dp=8,zero=2", "dp=2,zero=3", "dp=4,zero=3", "dp=8,zero=3",
@@ -45,16 +49,7 @@ func fixtures(level int) []suite.Fixture {
 		}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3"}, Change: sgd, Suffix: " sgd"},
 	}
-	if level == 2 {
-		return many
-	}
-	return append(many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
-}
-
-// list makes the cases of options.
-func list(o suite.Options) []suite.Case {
-	g := suite.Grid{Fixtures: fixtures, Named: named, Runs: runs}
-	return g.Cases(o)
+	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
 }
 
 func named(config string, _ int) suite.Fixture {
