@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 type table struct {
 	kernel string
 	seed   uint64
-	cases  []*testCase
+	level  int // of the cases that are added
+	cases  []*Case
 }
 
 // call is a kernel that sets tensors only.
@@ -23,8 +24,7 @@ type call func(k kernels.Kernels, t []kernels.Tensor)
 func (tb *table) add(name string, work int, f call, ops ...operand) *testCase {
 	i := len(tb.cases)
 	c := &testCase{
-		kernel: tb.kernel, name: fmt.Sprintf("%s_%d", name, i), work: work, ops: ops,
-		seed: hash(hashName(tb.seed, tb.kernel), uint64(i)), shared: i%3 == 2,
+		ops: ops, seed: hash(hashName(tb.seed, tb.kernel), uint64(i)), shared: i%3 == 2,
 		call: func(k kernels.Kernels, t []kernels.Tensor) any {
 			f(k, t)
 			return nil
@@ -40,7 +40,7 @@ func (tb *table) add(name string, work int, f call, ops ...operand) *testCase {
 			ops[a].role = output
 		}
 	}
-	tb.cases = append(tb.cases, c)
+	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, expect: c.expect})
 	return c
 }
 

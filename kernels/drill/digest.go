@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func squareCase(tb *table, n int, m mode) {
 		k.SumSquares(&acc, t[0])
 		return acc
 	}
-	tc.expect = func(x [][]float32) any {
+	tc.definition = func(x [][]float32) any {
 		acc := start
 		for _, v := range x[0] {
 			addSquare(&acc, v)
@@ -102,7 +102,7 @@ func hashCases(tb *table) {
 			}
 			return d
 		}
-		tc.expect = func(x [][]float32) any {
+		tc.definition = func(x [][]float32) any {
 			d := start
 			for j, v := range x[0] {
 				mixElement(&d, at.ID, at.First+uint64(j/c)*at.RowStride+uint64(j%c), v)
@@ -157,7 +157,7 @@ func hashChangedCases(tb *table) {
 			h.Changed = k.HashChanged(&h.Digest, t[0], t[1], at)
 			return h
 		}
-		tc.expect = func(x [][]float32) any {
+		tc.definition = func(x [][]float32) any {
 			h := hashChange{Digest: start}
 			for j, v := range x[0] {
 				if old.alias != 0 && kernels.Bits(v) != kernels.Bits(x[1][j]) {
