@@ -61,6 +61,7 @@ type Backend struct {
 	threads int
 	jobs    chan *call // nil: one thread
 	fault   atomic.Pointer[error]
+	counts  counts
 
 	mu         sync.Mutex
 	idle       []*call
