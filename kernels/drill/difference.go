@@ -32,7 +32,8 @@ type Difference struct {
 	At string
 	// Got and Want are the bits of that element.
 	Got, Want uint32
-	// Differ is how many of the Of output elements are wrong (Output only).
+	// Differ is how many of the Of output elements are wrong; 0 of 0 where they
+	// were not counted.
 	Differ, Of int
 	// Text says what is wrong in the kinds that have no element.
 	Text string
@@ -46,6 +47,9 @@ func (d *Difference) String() string {
 	got, want := show(math.Float32frombits(d.Got)), show(math.Float32frombits(d.Want))
 	switch d.Kind {
 	case Output:
+		if d.Of == 0 {
+			return fmt.Sprintf("%s: got %s, want %s", d.At, got, want)
+		}
 		return fmt.Sprintf("%s: got %s, want %s; %d of %d output elements differ", d.At, got, want, d.Differ, d.Of)
 	case ReadOnly:
 		return fmt.Sprintf("read-only operand changed: %s: now %s, was %s", d.At, got, want)

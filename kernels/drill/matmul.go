@@ -2,6 +2,7 @@ package drill
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -55,27 +56,106 @@ func groupLabel(groups []int) string {
 	return fmt.Sprintf("g%d", len(groups)-1)
 }
 
+// tileShapes have every height of a tile with every width in steps of eight, in
+// whole vectors and not, and every remainder of a product's width.
+func tileShapes() []matrixSizes {
+	var s []matrixSizes
+	for m := 1; m <= 13; m++ {
+		for n := 8; n <= 64; n += 8 {
+			s = append(s, matrixSizes{m, n, 0}, matrixSizes{m, n - 1 - (m+n/8)%7, 0})
+		}
+	}
+	for n := 1; n <= 130; n++ {
+		s = append(s, matrixSizes{1 + 5*n%13, n, 0})
+	}
+	for m := 14; m <= 49; m++ {
+		s = append(s, matrixSizes{m, 17 + m%3, 0})
+	}
+	for i := range s {
+		s[i].k = 16 + 4*(i%8) + i%5 // in four groups: of every length from 4 to 11, and unequal
+	}
+	return s
+}
+
+// longShapes have sums of several blocks in tiles of every width and in products
+// of several tiles.
+func longShapes() []matrixSizes {
+	return []matrixSizes{
+		{6, 64, 513}, {8, 48, 514}, {13, 128, 1027}, {6, 32, 1539}, {12, 64, 2051}, {5, 16, 1025}, {6, 16, 515}, {8, 33, 777},
+		{9, 130, 1100}, {3, 61, 1541}, {6, 8, 1031}, {8, 96, 1026},
+	}
+}
+
+// blockShapes have several blocks of columns, of rows, and of both; the last few
+// of rows that are packed in strips.
+func blockShapes() []matrixSizes {
+	return []matrixSizes{
+		{13, 390, 40}, {7, 450, 530}, {13, 801, 21}, {3, 391, 17}, {265, 17, 9}, {265, 390, 5}, {270, 17, 515}, {1545, 3, 515}, {1549, 387, 3},
+	}
+}
+
+// sharedShapes are so large that threads share them, by rows and by columns, with
+// remainders in either, some with sums of several blocks.
+func sharedShapes() []matrixSizes {
+	return []matrixSizes{
+		{20, 401, 270}, {401, 20, 270}, {130, 131, 131}, {131, 130, 131}, {140, 270, 60}, {301, 271, 29}, {13, 130, 1300}, {7, 601, 521}, {601, 7, 521},
+	}
+}
+
 // products calls f for every shape with plain values, and for the small ones
 // with one other kind.
 func products(f func(i int, s matrixSizes, m mode, name string)) {
 	ms, i := modes(), 0
+	add := func(s matrixSizes, m mode) {
+		f(i, s, m, fmt.Sprintf("m%d_n%d_k%d_%s", s.m, s.n, s.k, m.name))
+		i++
+	}
 	for j, s := range matrixShapes() {
-		for l, m := range ms {
-			if l == 0 || l == 1+j%(len(ms)-1) && s.m*s.n*s.k < 20000 {
-				f(i, s, m, fmt.Sprintf("m%d_n%d_k%d_%s", s.m, s.n, s.k, m.name))
-				i++
-			}
+		add(s, ms[0])
+		if s.m*s.n*s.k < 20000 {
+			add(s, ms[1+j%(len(ms)-1)])
 		}
+	}
+	for _, s := range slices.Concat(longShapes(), longShapes(), blockShapes(), sharedShapes()) {
+		add(s, ms[0])
 	}
 	// Every kind of value with every number of groups at one odd shape.
 	for _, m := range ms {
 		for range 10 {
-			s := matrixSizes{5, 19, 23}
-			f(i, s, m, fmt.Sprintf("m%d_n%d_k%d_%s", s.m, s.n, s.k, m.name))
-			i++
+			add(matrixSizes{5, 19, 23}, m)
 		}
 	}
 }
+
+// thorough calls f, at level 2, for the products of heights and widths, for sums
+// of every length about those of blocks, and for more products that are shared.
+func (tb *table) thorough(f func(i int, s matrixSizes, m mode, name string)) {
+	tb.atLevel(2, func() {
+		i, m := 0, modes()[0]
+		add := func(s matrixSizes) {
+			f(i, s, m, fmt.Sprintf("m%d_n%d_k%d_%s", s.m, s.n, s.k, m.name))
+			i++
+		}
+		for m := 1; m <= 17; m++ {
+			for n := 1; n <= 130; n++ {
+				add(matrixSizes{m, n, 5 + (m+n)%7})
+			}
+		}
+		for k := 500; k <= 530; k++ {
+			add(matrixSizes{6 + k%3, 64 - k%2, k})
+			add(matrixSizes{8, 48, 2 * k})
+		}
+		for j := range 24 {
+			add(matrixSizes{33 + 37*j%500, 33 + 53*j%700, 60 + 17*j%300})
+			add(matrixSizes{600 - 23*j, 3 + 5*j, 300 + j})
+		}
+		add(matrixSizes{265, 390, 513})
+		add(matrixSizes{1549, 390, 65})
+	})
+}
+
+// far is a gap between rows of B so long that backends pack them.
+const far = 520
 
 // gap gives every second case strided rows.
 func gap(i, operand int) int {
@@ -86,20 +166,41 @@ func gap(i, operand int) int {
 }
 
 func matMulNTCases(tb *table) {
-	products(func(i int, s matrixSizes, m mode, name string) {
-		groups := groupsOf(i, s.k)
+	add := func(i int, s matrixSizes, m mode, name string, groups []int) {
 		tb.add(name+"_"+groupLabel(groups), s.m*s.n*s.k,
 			func(k kernels.Kernels, t []kernels.Tensor) { k.MatMulNT(t[0], t[1], t[2], groups) },
 			out("c", s.m, s.n).strided(gap(i, 0)), in("a", s.m, s.k, m.fill).strided(gap(i, 1)), in("b", s.n, s.k, m.fill).strided(gap(i, 2)))
-	})
+	}
+	rotate := func(i int, s matrixSizes, m mode, name string) { add(i, s, m, name, groupsOf(i, s.k)) }
+	products(rotate)
+	for i, s := range tileShapes() {
+		add(i, s, mode{"tile", plain}, fmt.Sprintf("m%d_n%d_k%d_tile", s.m, s.n, s.k), cuts(s.k, 4, 0))
+	}
+	for _, s := range longShapes() {
+		add(0, s, mode{"plain", plain}, fmt.Sprintf("m%d_n%d_k%d_long", s.m, s.n, s.k), cuts(s.k, 2, 0))
+	}
+	for _, g := range []int{32, 64, 256, 257} {
+		add(1, matrixSizes{7, 35, 300}, mode{"plain", plain}, "m7_n35_k300", cuts(300, g, 0))
+	}
+	tb.thorough(rotate)
 }
 
 func matMulTNCases(tb *table) {
 	f := func(k kernels.Kernels, t []kernels.Tensor) { k.MatMulTN(t[0], t[1], t[2]) }
-	products(func(i int, s matrixSizes, m mode, name string) {
+	add := func(i int, s matrixSizes, m mode, name string, apart int) {
 		tb.add(name, s.m*s.n*s.k, f, update("c", s.m, s.n, m.fill).strided(gap(i, 0)),
-			in("a", s.k, s.m, m.fill).strided(gap(i, 1)), in("b", s.k, s.n, m.fill).strided(gap(i, 2)))
-	})
+			in("a", s.k, s.m, m.fill).strided(gap(i, 1)), in("b", s.k, s.n, m.fill).strided(apart))
+	}
+	rotate := func(i int, s matrixSizes, m mode, name string) { add(i, s, m, name, gap(i, 2)) }
+	products(rotate)
+	for i, s := range tileShapes() {
+		s.k /= 4 // one group
+		add(i, s, mode{"tile", plain}, fmt.Sprintf("m%d_n%d_k%d_tile", s.m, s.n, s.k), gap(i, 2))
+	}
+	for i, s := range farShapes() {
+		add(i, s, mode{"far", plain}, fmt.Sprintf("m%d_n%d_k%d_far", s.m, s.n, s.k), far+i)
+	}
+	tb.thorough(rotate)
 	// A stored -0 stays -0 under products that are -0, and without any: zero
 	// padding of K would make it +0. A stored NaN or infinity stays as it is.
 	minus, one := func(uint64) float32 { return negZero() }, func(uint64) float32 { return 1 }
@@ -113,18 +214,47 @@ func matMulTNCases(tb *table) {
 	}
 }
 
-func matMulNNCases(tb *table) {
-	products(func(i int, s matrixSizes, m mode, name string) {
-		matMulNNCase(tb, i, s, m, name, 1+i%3)
-	})
+// farShapes are products whose B has its rows far apart: of tiles of every width,
+// of many rows and few, of several blocks of k and of columns.
+func farShapes() []matrixSizes {
+	s := []matrixSizes{{13, 390, 40}, {16, 70, 520}, {14, 450, 1030}, {5, 64, 30}, {12, 64, 9}, {140, 270, 60}}
+	for n := 7; n <= 64; n += 4 {
+		s = append(s, matrixSizes{13 + n%6, n + n%2, 12 + n%5})
+	}
+	return append(s, matrixSizes{13, 48, 11}, matrixSizes{13, 64, 11}, matrixSizes{13, 96, 11}, matrixSizes{13, 300, 7})
 }
 
-// matMulNNCase adds a case with a number of terms; the second and third have
-// another K, possibly none.
-func matMulNNCase(tb *table, i int, s matrixSizes, m mode, name string, terms int) {
-	first := groupsOf(i, s.k)
+func matMulNNCases(tb *table) {
+	rotate := func(i int, s matrixSizes, m mode, name string) {
+		matMulNNCase(tb, i, s, m, name, groupsOf(i, s.k), 1+i%3, gap)
+	}
+	products(rotate)
+	for i, s := range tileShapes() {
+		matMulNNCase(tb, i, s, mode{"tile", plain}, fmt.Sprintf("m%d_n%d_k%d_tile", s.m, s.n, s.k), cuts(s.k, 4, 0), 2, gap)
+	}
+	apart := func(i, operand int) int {
+		if operand > 0 && operand%2 == 0 { // B
+			return far + i
+		}
+		return gap(i, operand)
+	}
+	for i, s := range farShapes() {
+		matMulNNCase(tb, i, s, mode{"far", plain}, fmt.Sprintf("m%d_n%d_k%d_far", s.m, s.n, s.k), groupsOf(i, s.k), 1+i%2, apart)
+	}
+	for _, s := range longShapes() {
+		matMulNNCase(tb, 0, s, mode{"plain", plain}, fmt.Sprintf("m%d_n%d_k%d_long", s.m, s.n, s.k), cuts(s.k, 2, 0), 1, gap)
+	}
+	for i, g := range []int{32, 64, 256, 257, 1, 4} {
+		matMulNNCase(tb, i, matrixSizes{7, 35, 300}, mode{"plain", plain}, "m7_n35_k300", cuts(300, g, 0), 2+i%4, gap)
+	}
+	tb.thorough(rotate)
+}
+
+// matMulNNCase adds a case with a number of terms; the second and later ones
+// have another K, possibly none. between gives the gaps between rows.
+func matMulNNCase(tb *table, i int, s matrixSizes, m mode, name string, first []int, terms int, between func(i, operand int) int) {
 	g := kernels.GroupCount(first)
-	ops := []operand{out("c", s.m, s.n).strided(gap(i, 0))}
+	ops := []operand{out("c", s.m, s.n).strided(between(i, 0))}
 	var groups [][]int
 	work := 0
 	for j := range terms {
@@ -135,8 +265,8 @@ func matMulNNCase(tb *table, i int, s matrixSizes, m mode, name string, terms in
 		}
 		groups = append(groups, cut)
 		work += s.m * s.n * k
-		ops = append(ops, in(fmt.Sprintf("A%d", j), s.m, k, m.fill).strided(gap(i, 2*j+1)),
-			in(fmt.Sprintf("B%d", j), k, s.n, m.fill).strided(gap(i, 2*j+2)))
+		ops = append(ops, in(fmt.Sprintf("A%d", j), s.m, k, m.fill).strided(between(i, 2*j+1)),
+			in(fmt.Sprintf("B%d", j), k, s.n, m.fill).strided(between(i, 2*j+2)))
 	}
 	tb.add(fmt.Sprintf("%s_terms%d_%s", name, terms, groupLabel(first)), work, func(k kernels.Kernels, t []kernels.Tensor) {
 		var ts []kernels.Term

@@ -25,6 +25,7 @@ type operand struct {
 	fill       fill
 	alias      int // operand that this one is, by index; -1 for one of its own
 	absent     bool
+	once       bool // in a long case: not repeated
 }
 
 // in is a read-only operand.
@@ -51,6 +52,12 @@ func absent(name string) operand { return operand{name: name, absent: true, alia
 // strided puts gap elements between rows.
 func (o operand) strided(gap int) operand {
 	o.gap = gap
+	return o
+}
+
+// fixed makes an operand of a long case one that is not repeated.
+func (o operand) fixed() operand {
+	o.once = true
 	return o
 }
 

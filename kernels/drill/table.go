@@ -71,9 +71,29 @@ func edges() []int {
 	return []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65}
 }
 
-// lengths are edges and longer vectors, the last one long enough to be split
+// residues are all lengths up to two elements more than the widest tile: of
+// every vector and tile each number of elements that are left over.
+func residues() []int {
+	var ns []int
+	for n := range 67 {
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// lengths are residues and longer vectors, the last one long enough to be split
 // over threads.
-func lengths() []int { return append(edges(), 100, 257, 1023, 1024, 1025, 4099, 70001) }
+func lengths() []int {
+	return append(residues(), 95, 96, 97, 100, 127, 128, 129, 257, 1023, 1024, 1025, 4099, 70001)
+}
+
+// atLevel runs f, whose cases belong to a level.
+func (tb *table) atLevel(level int, f func()) {
+	before := tb.level
+	tb.level = level
+	f()
+	tb.level = before
+}
 
 // sweep pairs every length with plain values and one other kind, and three
 // lengths with all kinds.
