@@ -86,12 +86,15 @@ func longShapes() []matrixSizes {
 	}
 }
 
-// blockShapes have several blocks of columns, of rows, and of both; the last few
-// of rows that are packed in strips.
+// blockShapes have several blocks of columns, the second one of k too.
 func blockShapes() []matrixSizes {
-	return []matrixSizes{
-		{13, 390, 40}, {7, 450, 530}, {13, 801, 21}, {3, 391, 17}, {265, 17, 9}, {265, 390, 5}, {270, 17, 515}, {1545, 3, 515}, {1549, 387, 3},
-	}
+	return []matrixSizes{{13, 390, 40}, {7, 450, 530}, {13, 801, 21}, {3, 391, 17}}
+}
+
+// stripShapes have so many rows that k-major A is packed in several strips, and
+// in several chunks of them, with several blocks of columns, of k, or of neither.
+func stripShapes() []matrixSizes {
+	return []matrixSizes{{265, 17, 9}, {265, 390, 5}, {270, 17, 515}, {1545, 3, 515}, {1549, 387, 3}}
 }
 
 // sharedShapes are so large that threads share them, by rows and by columns, with
@@ -116,7 +119,7 @@ func products(f func(i int, s matrixSizes, m mode, name string)) {
 			add(s, ms[1+j%(len(ms)-1)])
 		}
 	}
-	for _, s := range slices.Concat(longShapes(), longShapes(), blockShapes(), sharedShapes()) {
+	for _, s := range slices.Concat(longShapes(), blockShapes(), sharedShapes()) {
 		add(s, ms[0])
 	}
 	// Every kind of value with every number of groups at one odd shape.
@@ -196,6 +199,9 @@ func matMulTNCases(tb *table) {
 	for i, s := range tileShapes() {
 		s.k /= 4 // one group
 		add(i, s, mode{"tile", plain}, fmt.Sprintf("m%d_n%d_k%d_tile", s.m, s.n, s.k), gap(i, 2))
+	}
+	for i, s := range stripShapes() {
+		add(i, s, mode{"strips", plain}, fmt.Sprintf("m%d_n%d_k%d_strips", s.m, s.n, s.k), gap(i, 2))
 	}
 	for i, s := range farShapes() {
 		add(i, s, mode{"far", plain}, fmt.Sprintf("m%d_n%d_k%d_far", s.m, s.n, s.k), far+i)

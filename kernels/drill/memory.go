@@ -127,6 +127,9 @@ func roundTrip(b kernels.Backend, n int, seed uint64) error {
 // firstDifference is the first index at which two slices of one length differ, or -1.
 func firstDifference(got, want []float32) int {
 	for i := range want {
+		if got[i] == want[i] && got[i] != 0 {
+			continue
+		}
 		if kernels.Bits(got[i]) != kernels.Bits(want[i]) {
 			return i
 		}

@@ -99,7 +99,7 @@ func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
 		im.bufs = append(im.bufs, make([]float32, n))
 		im.owner = append(im.owner, make([]int8, n))
 		for j := range n {
-			im.bufs[b][j], im.owner[b][j] = guard(hash(seed, uint64(b)<<32|uint64(j))), -1
+			im.owner[b][j] = -1
 		}
 	}
 	for i, o := range ops {
@@ -109,6 +109,13 @@ func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
 			im.places[i] = im.places[o.alias]
 		default:
 			im.put(i, o, hashName(seed, o.name))
+		}
+	}
+	for b, owner := range im.owner {
+		for j, o := range owner {
+			if o < 0 {
+				im.bufs[b][j] = guard(hash(seed, uint64(b)<<32|uint64(j)))
+			}
 		}
 	}
 	return im
