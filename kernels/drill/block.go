@@ -115,7 +115,7 @@ func headShapes() []kernels.Heads {
 	for d := 8; d <= 64; d += 8 {
 		for t := 1; t <= 8; t++ {
 			s = append(s, kernels.Heads{Seqs: 1, T: t, Heads: 2, KVHeads: 1, Dim: d, KVGroups: 1 + t%2},
-				kernels.Heads{Seqs: 1, T: t, Heads: 1, KVHeads: 1, Dim: d - 1 - (t+d/8)%7, KVGroups: 1})
+				kernels.Heads{Seqs: 1, T: t, Heads: 2, KVHeads: 1, Dim: d - 1 - (t+d/8)%7, KVGroups: 1})
 		}
 	}
 	for i := range s {
