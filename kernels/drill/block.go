@@ -95,6 +95,7 @@ func headShapes() []kernels.Heads {
 		{Seqs: 1, T: 1031, Heads: 1, KVHeads: 1, Dim: 3, KVGroups: 1}, // more keys than a piece of a chain
 		{Seqs: 1, T: 2, Heads: 256, KVHeads: 1, Dim: 1, KVGroups: 256},
 		{Seqs: 1, T: 2, Heads: 257, KVHeads: 1, Dim: 1, KVGroups: 257},
+		{Seqs: 1, T: 2, Heads: 1024, KVHeads: 1, Dim: 1, KVGroups: 1024},
 	}
 	ts := []int{1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 34}
 	dims := []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 24, 31, 32, 33, 48, 49, 64, 65}

@@ -82,9 +82,16 @@ func hashPlaces(cols int) []kernels.Place {
 	}
 }
 
+// digests is byRows, and one row of many pieces.
+func digests(f func(i, r, c int, m mode)) {
+	byRows(f)
+	f(0, 1, 140003, mode{"plain", plain})
+	f(4, 1, 140003, mode{"nonfinite", nonfinite})
+}
+
 // hashCases are held against kernels.Mix; every second one hashes by pieces.
 func hashCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	digests(func(i, r, c int, m mode) {
 		at := hashPlaces(c)[i/2%4]
 		start := kernels.Digest{A: uint64(i), B: math.MaxUint64, NonFinite: uint64(i % 3)}
 		name := shape(r, c, m)
@@ -141,7 +148,7 @@ func fewValues(h uint64) float32 {
 }
 
 func hashChangedCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	digests(func(i, r, c int, m mode) {
 		if i%3 > 0 {
 			m = mode{"few", fewValues}
 		}

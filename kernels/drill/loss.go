@@ -102,7 +102,7 @@ func logitsExpSumCases(tb *table) {
 		tb.add(name+"_"+groupLabel(groups), 8*r*c, func(k kernels.Kernels, t []kernels.Tensor) { k.LogitsExpSum(t[0], t[1], t[2], groups) },
 			out("sum", 1, r), update("z", r, c, m.fill), in("max", 1, r, positive))
 	})
-	for _, g := range []int{1, 2, 4, 8, 128, 256, 257} {
+	for _, g := range append(manyGroups(), 1, 2, 4, 8) {
 		for style := range 4 {
 			groups := cuts(131, g, style)
 			tb.add(fmt.Sprintf("3x131_style%d_g%d", style, g), 8*3*131, func(k kernels.Kernels, t []kernels.Tensor) { k.LogitsExpSum(t[0], t[1], t[2], groups) },

@@ -48,6 +48,9 @@ func groupsOf(i, k int) []int {
 	return cuts(k, g, i/2)
 }
 
+// manyGroups are numbers of groups beyond what tiles may keep.
+func manyGroups() []int { return []int{32, 64, 127, 255, 256, 257, 512, 1025} }
+
 // groupLabel names groups in a case.
 func groupLabel(groups []int) string {
 	if groups == nil {
@@ -182,8 +185,8 @@ func matMulNTCases(tb *table) {
 	for _, s := range longShapes() {
 		add(0, s, mode{"plain", plain}, fmt.Sprintf("m%d_n%d_k%d_long", s.m, s.n, s.k), cuts(s.k, 2, 0))
 	}
-	for _, g := range []int{32, 64, 256, 257} {
-		add(1, matrixSizes{7, 35, 300}, mode{"plain", plain}, "m7_n35_k300", cuts(300, g, 0))
+	for i, g := range manyGroups() {
+		add(i, matrixSizes{7, 35, 530}, mode{"plain", plain}, "m7_n35_k530", cuts(530, g, 0))
 	}
 	tb.thorough(rotate)
 }
@@ -250,8 +253,8 @@ func matMulNNCases(tb *table) {
 	for _, s := range longShapes() {
 		matMulNNCase(tb, 0, s, mode{"plain", plain}, fmt.Sprintf("m%d_n%d_k%d_long", s.m, s.n, s.k), cuts(s.k, 2, 0), 1, gap)
 	}
-	for i, g := range []int{32, 64, 256, 257, 1, 4} {
-		matMulNNCase(tb, i, matrixSizes{7, 35, 300}, mode{"plain", plain}, "m7_n35_k300", cuts(300, g, 0), 2+i%4, gap)
+	for i, g := range append(manyGroups(), 1, 4) {
+		matMulNNCase(tb, i, matrixSizes{7, 35, 530}, mode{"plain", plain}, "m7_n35_k530", cuts(530, g, 0), 2+i%4, gap)
 	}
 	tb.thorough(rotate)
 }
