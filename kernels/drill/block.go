@@ -7,18 +7,20 @@ import (
 )
 
 func rmsNormCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	f := func(i, r, c int, m mode) {
 		eps := []float64{1e-5, 1e-6, 0}[i%3]
 		tb.add(fmt.Sprintf("%s_eps%g", shape(r, c, m), eps), r*c,
 			func(k kernels.Kernels, t []kernels.Tensor) { k.RMSNorm(t[0], t[1], t[2], t[3], eps) },
 			out("y", r, c), out("rstd", 1, r), in("x", r, c, m.fill), in("w", 1, c, m.fill))
-	})
+	}
+	byRows(f)
+	tb.byMoreRows(f)
 	tb.addLong("long", 577, func(k kernels.Kernels, t []kernels.Tensor) { k.RMSNorm(t[0], t[1], t[2], t[3], 1e-5) },
 		out("y", 7, 1040), out("rstd", 7, 1), in("x", 7, 1040, plain), in("w", 1, 1040, plain).fixed())
 }
 
 func rmsNormGradCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	f := func(i, r, c int, m mode) {
 		dx := []operand{out("dx", r, c), same("dx", 1), same("dx", 5), out("dx", r, c)}[i%4]
 		res := in("res", r, c, m.fill)
 		if i%4 != 2 && i%3 == 0 {
@@ -26,7 +28,9 @@ func rmsNormGradCases(tb *table) {
 		}
 		name := fmt.Sprintf("%s_dx%d_res%t", shape(r, c, m), dx.alias, !res.absent)
 		rmsNormGradCase(tb, name, r, c, m, res, dx)
-	})
+	}
+	byRows(f)
+	tb.byMoreRows(f)
 	// What several threads do, with all residues of the columns among them, and
 	// with the gradient in the place of what it is made from.
 	for i, c := range []int{1, 2, 7, 8, 9, 15, 16, 17, 23, 30, 31, 32, 33, 47, 48, 49, 55, 63, 64, 66, 97, 1040} {
@@ -131,21 +135,28 @@ func headLabel(h kernels.Heads, m mode) string {
 }
 
 // attentions calls f for every head shape with plain values and, but for the
-// largest, one other kind.
-func attentions(f func(h kernels.Heads, m mode, rows, q, kv int)) {
+// largest, one other kind; at level 2 for more widths with every number of tokens.
+func (tb *table) attentions(f func(h kernels.Heads, m mode, rows, q, kv int)) {
 	ms := modes()
+	call := func(h kernels.Heads, m mode) { f(h, m, h.Seqs*h.T, h.Heads*h.Dim, h.KVHeads*h.Dim) }
 	for i, h := range headShapes() {
-		for j, m := range []mode{ms[0], ms[1+i%(len(ms)-1)]} {
-			if j > 0 && h.Seqs*h.T*h.T*h.Heads*h.Dim > 200000 {
-				continue
-			}
-			f(h, m, h.Seqs*h.T, h.Heads*h.Dim, h.KVHeads*h.Dim)
+		call(h, ms[0])
+		if h.Seqs*h.T*h.T*h.Heads*h.Dim <= 200000 {
+			call(h, ms[1+i%(len(ms)-1)])
 		}
 	}
+	tb.atLevel(2, func() {
+		for t := 1; t <= 104; t++ {
+			for i := range 2 {
+				d := []int{1, 15, 16, 31, 48, 63, 64, 66}[(t+3*i)%8]
+				call(kernels.Heads{Seqs: 1, T: t, Heads: 2, KVHeads: 1, Dim: d, KVGroups: 1 + t%2, Scale: 0.3}, ms[0])
+			}
+		}
+	})
 }
 
 func attentionCases(tb *table) {
-	attentions(func(h kernels.Heads, m mode, rows, q, kv int) {
+	tb.attentions(func(h kernels.Heads, m mode, rows, q, kv int) {
 		c := tb.add(headLabel(h, m), 2*rows*h.T*q, func(k kernels.Kernels, t []kernels.Tensor) { k.Attention(t[0], t[1], t[2], t[3], t[4], h) },
 			out("o", rows, q), out("p", rows*h.Heads, h.T), in("q", rows, q, m.fill), in("k", rows, kv, m.fill), in("v", rows, kv, m.fill))
 		c.ops[1].fill = plain // columns beyond t must stay, which a NaN would hide
@@ -153,7 +164,7 @@ func attentionCases(tb *table) {
 }
 
 func attentionGradCases(tb *table) {
-	attentions(func(h kernels.Heads, m mode, rows, q, kv int) {
+	tb.attentions(func(h kernels.Heads, m mode, rows, q, kv int) {
 		p := operand{name: "p", role: scratch, rows: rows * h.Heads, cols: h.T, fill: probability, alias: -1}
 		tb.add(headLabel(h, m), 4*rows*h.T*q, func(k kernels.Kernels, t []kernels.Tensor) {
 			k.AttentionGrad(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], h)

@@ -32,7 +32,7 @@ type mode struct {
 // for shapes, where each order of a sum and each rounding must show.
 func modes() []mode {
 	return []mode{
-		{"plain", plain}, {"zeros", zeros}, {"ties", ties}, {"tiny", tiny}, {"huge", huge}, {"nonfinite", nonfinite}, {"spread", spread},
+		{"plain", plain}, {"zeros", zeros}, {"ties", ties}, {"tiny", tiny}, {"huge", huge}, {"nonfinite", nonfinite}, {"spread", spread}, {"vanishing", vanishing},
 	}
 }
 
@@ -82,6 +82,11 @@ func tiny(h uint64) float32 {
 
 // huge: sums and products overflow, in an order that matters.
 func huge(h uint64) float32 { return scaled(h, 58, 70) }
+
+// vanishing: numbers whose products round to zeros of either sign, so that the
+// sign of a chain is that of its last product: one that is left out shows, and so
+// does one by +0 that was added.
+func vanishing(h uint64) float32 { return scaled(h, -100, 10) }
 
 // spread: every exponent from subnormal on that leaves products finite.
 func spread(h uint64) float32 {

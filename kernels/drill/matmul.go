@@ -152,11 +152,12 @@ func (tb *table) thorough(f func(i int, s matrixSizes, m mode, name string)) {
 			add(matrixSizes{8, 48, 2 * k})
 		}
 		for j := range 24 {
-			add(matrixSizes{33 + 37*j%500, 33 + 53*j%700, 60 + 17*j%300})
-			add(matrixSizes{600 - 23*j, 3 + 5*j, 300 + j})
+			for _, s := range []matrixSizes{{m: 33 + 37*j%500, n: 33 + 53*j%700}, {m: 600 - 23*j, n: 3 + 5*j}} {
+				s.k = 2300000/(s.m*s.n) + 1
+				add(s)
+			}
 		}
 		add(matrixSizes{265, 390, 513})
-		add(matrixSizes{1549, 390, 65})
 	})
 }
 

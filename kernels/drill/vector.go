@@ -94,6 +94,20 @@ func byRows(f func(i, r, c int, m mode)) {
 	}
 }
 
+// byMoreRows calls f, at level 2, for every number of columns with every number
+// of rows up to those of a tile.
+func (tb *table) byMoreRows(f func(i, r, c int, m mode)) {
+	ms, i := modes(), 0
+	tb.atLevel(2, func() {
+		for c := range 131 {
+			for r := 1; r <= 9; r += 2 {
+				f(i, r, c, ms[i%len(ms)])
+				i++
+			}
+		}
+	})
+}
+
 // shape is the name of a matrix's case.
 func shape(r, c int, m mode) string { return fmt.Sprintf("%dx%d_%s", r, c, m.name) }
 
