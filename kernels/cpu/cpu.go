@@ -26,7 +26,8 @@ type Options struct {
 	// Threads is the number of threads that share large kernels, the caller's
 	// included. 0 means GOMAXPROCS.
 	Threads int
-	// Tally, where not nil, counts what ran.
+	// Tally, where not nil, counts what tiles were asked to do, over all backends
+	// opened with it. Backend.Tally counts the routines of one.
 	Tally *Tally
 }
 
