@@ -89,9 +89,10 @@ func longShapes() []matrixSizes {
 	}
 }
 
-// blockShapes have several blocks of columns, the second one of k too.
+// blockShapes have several blocks of columns, with many rows and with few, the
+// second one of k too.
 func blockShapes() []matrixSizes {
-	return []matrixSizes{{13, 390, 40}, {7, 450, 530}, {13, 801, 21}, {3, 391, 17}}
+	return []matrixSizes{{13, 390, 40}, {7, 450, 530}, {13, 801, 21}, {3, 391, 17}, {5, 801, 13}, {12, 1300, 9}}
 }
 
 // stripShapes have so many rows that k-major A is packed in several strips, and
