@@ -4,7 +4,7 @@
 // The doc comment of each method of Kernels is its definition, written as a
 // loop. Every backend gives the bits of these loops: package kernels/ref is
 // their transcription in plain Go, package kernels/kerneltest the conformance
-// suite that any other backend must pass.
+// suite that any other backend must pass, made of the cases of kernels/drill.
 //
 // # Canonical arithmetic, version 1
 //
