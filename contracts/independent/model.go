@@ -1,0 +1,147 @@
+package independent
+
+import "fmt"
+
+// Pins are recorded tensors by name, row by row, one row per token: forward the
+// input of a block ("block.3/x"), its projections with their biases before the
+// rotation ("block.3/q", "k", "v"), the attention's result before the output
+// projection ("attention"), the residual stream between the two halves ("mid"),
+// "gate" and "up"; then the input of the final norm ("final/x") and the "logits".
+// The gradient of each is named with a d: "block.3/dx", "final/dlogits"; those of
+// q and k are taken after the rotation backward.
+type Pins map[string][]float32
+
+// Judged is a pinned tensor as evaluated from what precedes it.
+type Judged struct {
+	Name string
+	Bounded
+}
+
+// Batch is the global batch of a step: Seqs sequences of the shape's SeqLen
+// tokens, by position; negative targets are ignored.
+type Batch struct {
+	Tokens, Targets []int32
+	Seqs            int
+}
+
+// Valid counts the targets that are not ignored.
+func (b *Batch) Valid() int {
+	n := 0
+	for _, y := range b.Targets {
+		if y >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Model is a decoder at given weights.
+type Model struct {
+	// Workers is the number of logical workers over whose gradients the sums over
+	// tokens are trees, worker w with the sequences w, w+Workers, ...; 0 bounds
+	// them for any order.
+	Workers int
+
+	shape   Shape
+	weights map[string][]float32 // of the shape's parameters alone
+	rope    *rotation
+}
+
+// New makes the model of a shape at weights by Hugging Face name, row by row. It
+// refuses a set that lacks a parameter or has one of another length.
+func New(s Shape, weights map[string][]float32) (*Model, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	m := &Model{shape: s, weights: map[string][]float32{}, rope: newRotation(s.SeqLen, s.HeadDim, s.RopeTheta)}
+	for _, p := range s.Params() {
+		if n := len(weights[p.Name]); n != p.Len() {
+			return nil, fmt.Errorf("independent model: weights of %s: %d elements, want %d", p.Name, n, p.Len())
+		}
+		m.weights[p.Name] = weights[p.Name]
+	}
+	return m, nil
+}
+
+// depth is how many roundings a token's addend of a gradient passes.
+func (m *Model) depth(seqs int) int {
+	if m.Workers < 1 {
+		return seqs * m.shape.SeqLen
+	}
+	return (seqs+m.Workers-1)/m.Workers*m.shape.SeqLen + log2(m.Workers)
+}
+
+// matrix is a weight matrix.
+func (m *Model) matrix(name string, cols int) matrix {
+	w := m.weights[name]
+	return given(len(w)/cols, cols, w)
+}
+
+// linear is x*W' + b; the bias where there is one.
+func (m *Model) linear(x matrix, weight, bias string) matrix {
+	w := m.matrix(weight, x.cols)
+	y := newMatrix(x.rows, w.rows)
+	y.product(x, w.t(), x.cols)
+	y.settle(x.cols)
+	if b, ok := m.weights[bias]; ok {
+		for i := range y.v {
+			y.set(i, y.at(i).add(exact(float64(b[i%y.cols]))))
+		}
+	}
+	return y
+}
+
+// branch is the gradient of a linear layer's input from that of its output.
+type branch struct {
+	dy     matrix
+	weight string
+}
+
+// back is the sum of dy*W over the branches.
+func (m *Model) back(branches ...branch) matrix {
+	n, cols := 0, 0
+	for _, b := range branches {
+		n += b.dy.cols
+		cols = len(m.weights[b.weight]) / b.dy.cols
+	}
+	dx := newMatrix(branches[0].dy.rows, cols)
+	for _, b := range branches {
+		dx.product(b.dy, m.matrix(b.weight, cols), n)
+	}
+	return dx.settle(n)
+}
+
+// outer is the gradient of a weight: the sum over tokens of dy'*x.
+func outer(dy, x matrix, depth int) Bounded {
+	g := newMatrix(dy.cols, x.cols)
+	g.product(dy.t(), x, depth)
+	return g.settle(depth).bounded()
+}
+
+// columns is the gradient of a bias: the sum over tokens of dy.
+func columns(dy matrix, depth int) Bounded {
+	g := newMatrix(1, dy.cols)
+	k := gamma(depth)
+	for i := range dy.v {
+		x := dy.at(i)
+		g.v[i%dy.cols] += x.v
+		g.e[i%dy.cols] += x.e + k*(abs(x.v)+x.e)
+	}
+	return g.bounded()
+}
+
+func abs(x float64) float64 {
+	if x < 0 {
+		return -x
+	}
+	return x
+}
+
+// sum is x + y, element by element.
+func sum(x, y matrix) matrix {
+	out := newMatrix(x.rows, x.cols)
+	for i := range x.v {
+		out.set(i, x.at(i).add(y.at(i)))
+	}
+	return out
+}
