@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
@@ -43,6 +44,9 @@ func judgeStep(t testing.TB, r *recording, step, workers int, choose func(string
 	t.Helper()
 	m := newModel(t, shape(r.cfg.Model), r.captured(t, step-1, trace.Weight))
 	m.Workers = workers
+	if workers > 0 {
+		m.Groups = r.cfg.Model.Groups.Tensor
+	}
 	pins := independent.Pins{}
 	if r.tape != nil {
 		pins = r.pins(t, step, choose)
@@ -84,11 +88,7 @@ func variants() map[string]func(c *train.Config) {
 func TestBoundsHold(t *testing.T) {
 	for name, change := range variants() {
 		t.Run(name, func(t *testing.T) {
-			c := preset(t, name[:min(len(name), 4)], change)
-			if name[:3] == "odd" {
-				c = preset(t, "odd", change)
-			}
-			r := record(t, c)
+			r := record(t, preset(t, strings.Fields(name)[0], change))
 			for _, p := range []struct {
 				name   string
 				choose func(string) bool

@@ -35,8 +35,8 @@ func (m *Model) Evaluate(b Batch, pins Pins) (*Result, error) {
 		return nil, err
 	}
 	for l := m.shape.Layers - 1; l >= 0; l-- {
-		s := &stages{m: m, l: l, trail: t}
-		dx = s.pin("dx", s.backward(inputs[l], dx, r.Gradients))
+		s := &stages{m: m, l: l, n: x.rows, trail: t}
+		dx = s.backward(inputs[l], dx, r.Gradients)
 		if s.err != nil {
 			return nil, s.err
 		}
@@ -78,15 +78,15 @@ func (m *Model) forward(b Batch, t *trail) ([]matrix, error) {
 	x.e = nil
 	var inputs []matrix
 	for l := range m.shape.Layers {
-		s := &stages{m: m, l: l, trail: t}
-		x = s.pin("x", x)
-		inputs = append(inputs, x)
-		x = s.forward(x)
+		s := &stages{m: m, l: l, n: x.rows, trail: t}
+		in := s.pin("x", h, func() matrix { return x })
+		inputs = append(inputs, in)
+		x = s.forward(in)
 		if s.err != nil {
 			return nil, s.err
 		}
 	}
-	x, err := t.pass("final/x", x)
+	x, err := t.pass("final/x", x.rows, h, func() matrix { return x })
 	return append(inputs, x), err
 }
 
@@ -100,19 +100,23 @@ func (m *Model) head(b Batch, x matrix, t *trail, r *Result) (matrix, error) {
 	}
 	depth := m.depth(b.Seqs)
 	norm := rmsNorm(x, m.weights[normName], m.shape.NormEps)
-	z, err := t.pass("final/logits", m.linear(norm.y, name, ""))
+	h, v := x.cols, m.shape.Vocab
+	z, err := t.pass("final/logits", x.rows, v, func() matrix { return m.linear(norm.y, name, "", h) })
 	if err != nil {
 		return z, err
 	}
-	dz := m.loss(b, z, depth, r)
-	if dz, err = t.pass("final/dlogits", dz); err != nil {
+	dz, err := t.pass("final/dlogits", x.rows, v, func() matrix { return m.loss(b, z, depth, r) })
+	if err != nil {
 		return dz, err
 	}
 	r.Gradients[headName] = outer(dz, norm.y, depth)
-	dn := m.back(branch{dz, name})
+	dn, err := t.pass("final/dnorm", x.rows, h, func() matrix { return m.back(m.grouped(v), branch{dz, name}) })
+	if err != nil {
+		return dn, err
+	}
 	dx, dw := rmsNormGrad(dn, x, norm.rstd, m.weights[normName], matrix{}, depth)
 	r.Gradients[normName] = dw.bounded()
-	return t.pass("final/dx", dx)
+	return t.pass("final/dx", x.rows, h, func() matrix { return dx })
 }
 
 // loss gives the gradient of the logits.

@@ -15,13 +15,9 @@ func TestExplore(t *testing.T) {
 		c := preset(t, name, nil)
 		r := record(t, c)
 		for _, set := range []string{
-			"x dx mid dmid dq dk dv",
-			"x dx mid dmid q k v dq dk dv",
-			"x dx mid dmid attention dattention",
-			"x dx mid dmid attention dattention dq dk dv",
-			"x dx mid dmid q k v attention dattention dq dk dv",
-			"x dx mid dmid q k v attention gate up dattention dq dk dv dgate dup",
-			"x dx mid dmid q k v attention gate up dattention dq dk dv dgate dup logits dlogits",
+			"x dx mid dmid q k v dq dk dv dmlp dattn dnorm",
+			"x dx mid dmid q k v attention gate up dattention dq dk dv dgate dup dmlp dattn dnorm",
+			"x dx mid dmid q k v attention gate up dattention dq dk dv dgate dup dmlp dattn dnorm logits dlogits",
 		} {
 			names := strings.Fields(set)
 			at := time.Now()

@@ -91,11 +91,43 @@ func (m matrix) t() matrix {
 // da*(|b|+db) + |a|*db, and roundings are gamma_n of |a'||b'|.
 func (c matrix) product(a, b matrix, n int) {
 	multiply(c.v, a.v, b.v, a.rows, a.cols, b.cols)
-	multiply(c.e, a.spread(gamma(n)), b.magnitude(), a.rows, a.cols, b.cols)
+	c.bounds(a.spread(gamma(n)), b.magnitude(), a, b)
 	if b.e != nil {
-		abs := matrix{v: a.v}.magnitude()
-		multiply(c.e, abs, b.e, a.rows, a.cols, b.cols)
+		c.bounds(matrix{v: a.v}.magnitude(), b.e, a, b)
 	}
+}
+
+// largeProduct is from how many multiplications on bounds of products are taken
+// in blocks.
+const largeProduct = 1 << 22
+
+// bounds adds the products of x, of a's size, and y, of b's, to the bounds of c;
+// neither has negative elements. Large ones are bounded in blocks of eight
+// addends by Cauchy and Schwarz, for an eighth of the work.
+func (c matrix) bounds(x, y []float64, a, b matrix) {
+	m, k, n := a.rows, a.cols, b.cols
+	if m*k*n >= largeProduct {
+		const block = 8
+		x, y, k = rootSquares(x, m, k, block), transposed(rootSquares(transposed(y, k, n), n, k, block), n, (k+block-1)/block), (k+block-1)/block
+	}
+	multiply(c.e, x, y, m, k, n)
+}
+
+// rootSquares is the Euclidean norm of each block of each row.
+func rootSquares(x []float64, rows, cols, block int) []float64 {
+	out := make([]float64, 0, rows*(cols/block+1))
+	for i := range rows {
+		row := x[i*cols : (i+1)*cols]
+		for len(row) > 0 {
+			n := min(block, len(row))
+			s := 0.0
+			for _, v := range row[:n] {
+				s += v * v
+			}
+			out, row = append(out, math.Sqrt(s)), row[n:]
+		}
+	}
+	return out
 }
 
 // settle ends the sums of c, of n roundings each: what may have left the range of

@@ -8,7 +8,9 @@ import "fmt"
 // projection ("attention"), the residual stream between the two halves ("mid"),
 // "gate" and "up"; then the input of the final norm ("final/x") and the "logits".
 // The gradient of each is named with a d: "block.3/dx", "final/dlogits"; those of
-// q and k are taken after the rotation backward.
+// q and k are taken after the rotation backward. "dattn" and "dmlp" are the
+// gradients that the two branches of a block give the norm before them,
+// "final/dnorm" that of the head.
 type Pins map[string][]float32
 
 // Judged is a pinned tensor as evaluated from what precedes it.
@@ -41,6 +43,10 @@ type Model struct {
 	// tokens are trees, worker w with the sequences w, w+Workers, ...; 0 bounds
 	// them for any order.
 	Workers int
+	// Groups is the number of groups that heads, intermediate size and vocabulary
+	// are cut into where a sum over them is a tree over groups of a chain each; 0
+	// bounds those sums for any order.
+	Groups int
 
 	shape   Shape
 	weights map[string][]float32 // of the shape's parameters alone
@@ -71,18 +77,38 @@ func (m *Model) depth(seqs int) int {
 	return (seqs+m.Workers-1)/m.Workers*m.shape.SeqLen + log2(m.Workers)
 }
 
+// grouped is how many roundings an addend passes of a sum over the given widths,
+// each cut into groups: a chain through a group of each, then the tree. A group
+// has at most a head's keys and values where there are more groups than heads.
+func (m *Model) grouped(widths ...int) int {
+	chain, all := log2(m.Groups), 0
+	for _, w := range widths {
+		all += w
+		if w == m.shape.KVHeads*m.shape.HeadDim && m.Groups > m.shape.KVHeads {
+			chain += m.shape.HeadDim
+		} else {
+			chain += (w + max(m.Groups, 1) - 1) / max(m.Groups, 1)
+		}
+	}
+	if m.Groups < 1 {
+		return all
+	}
+	return min(chain, all)
+}
+
 // matrix is a weight matrix.
 func (m *Model) matrix(name string, cols int) matrix {
 	w := m.weights[name]
 	return given(len(w)/cols, cols, w)
 }
 
-// linear is x*W' + b; the bias where there is one.
-func (m *Model) linear(x matrix, weight, bias string) matrix {
+// linear is x*W' + b, the bias where there is one; depth is how many roundings an
+// addend passes.
+func (m *Model) linear(x matrix, weight, bias string, depth int) matrix {
 	w := m.matrix(weight, x.cols)
 	y := newMatrix(x.rows, w.rows)
-	y.product(x, w.t(), x.cols)
-	y.settle(x.cols)
+	y.product(x, w.t(), depth)
+	y.settle(depth)
 	if b, ok := m.weights[bias]; ok {
 		for i := range y.v {
 			y.set(i, y.at(i).add(exact(float64(b[i%y.cols]))))
@@ -97,13 +123,9 @@ type branch struct {
 	weight string
 }
 
-// back is the sum of dy*W over the branches.
-func (m *Model) back(branches ...branch) matrix {
-	n, cols := 0, 0
-	for _, b := range branches {
-		n += b.dy.cols
-		cols = len(m.weights[b.weight]) / b.dy.cols
-	}
+// back is the sum of dy*W over the branches, of n roundings.
+func (m *Model) back(n int, branches ...branch) matrix {
+	cols := len(m.weights[branches[0].weight]) / branches[0].dy.cols
 	dx := newMatrix(branches[0].dy.rows, cols)
 	for _, b := range branches {
 		dx.product(b.dy, m.matrix(b.weight, cols), n)

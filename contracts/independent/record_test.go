@@ -90,12 +90,14 @@ func (r *tape) SwiGLUGrad(dz, du, dh, z, u kernels.Tensor) {
 }
 
 func (r *tape) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
-	r.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
 	i := r.grads % (2*r.layers + 1)
-	name := "final/dx"
+	name, branch := "final/dx", "final/dnorm"
 	if i > 0 {
-		name = fmt.Sprintf("block.%d/%s", r.layers-1-(i-1)/2, []string{"dmid", "dx"}[(i-1)%2])
+		block := fmt.Sprintf("block.%d/", r.layers-1-(i-1)/2)
+		name, branch = block+[]string{"dmid", "dx"}[(i-1)%2], block+[]string{"dmlp", "dattn"}[(i-1)%2]
 	}
+	r.keep(branch, dy)
+	r.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
 	r.keep(name, dx)
 	r.grads++
 }
