@@ -3,11 +3,13 @@ package independent_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -165,19 +167,49 @@ func withPlan(t testing.TB, c *train.Config, s string) {
 	c.Plan = p
 }
 
-// captured are the elements of one kind after a step.
+// captured are the elements of one kind after a step, put together from all ranks:
+// each logical element is recorded once.
 func (r *recording) captured(t testing.TB, step int, what string) map[string][]float32 {
 	t.Helper()
+	layouts := map[string]*model.Layout{}
 	out := map[string][]float32{}
 	for e := range r.h.All {
-		if e.Kind == trace.KindDigest && e.Rank == 0 && e.Step == step && e.What == what {
-			out[e.Tensor] = append(out[e.Tensor], e.Data...)
+		if e.Kind != trace.KindDigest || e.Step != step || e.What != what || !e.Once {
+			continue
+		}
+		l := r.layout(layouts, e.Rank, e.Tensor)
+		p := &l.Params[slices.IndexFunc(l.Params, func(p model.Param) bool { return p.Name == e.Tensor })]
+		if out[e.Tensor] == nil {
+			x := make([]float32, p.Rows*p.Cols)
+			for i := range x {
+				x[i] = float32(math.NaN())
+			}
+			out[e.Tensor] = x
+		}
+		for i, v := range e.Data {
+			local := int(e.Lo) + i - p.Off
+			out[e.Tensor][(p.R.Lo+local/p.C.Len())*p.Cols+p.C.Lo+local%p.C.Len()] = v
 		}
 	}
 	if len(out) == 0 {
 		t.Fatalf("no elements of %s at step %d", what, step)
 	}
 	return out
+}
+
+// layout is that of the part of a rank that has a parameter.
+func (r *recording) layout(known map[string]*model.Layout, rank int, tensor string) *model.Layout {
+	key := fmt.Sprint(rank, " ", tensor)
+	if known[key] != nil {
+		return known[key]
+	}
+	for _, part := range r.cfg.Plan.Parts(r.cfg.Model, r.cfg.Plan.Dims().Coord(rank)) {
+		l := model.NewLayout(r.cfg.Model, part)
+		if slices.ContainsFunc(l.Params, func(p model.Param) bool { return p.Name == tensor }) {
+			known[key] = &l
+		}
+	}
+	return known[key]
 }
 
 func (r *recording) scalar(t testing.TB, step int, what string) float64 {
