@@ -78,7 +78,7 @@ func (s *stages) enter(x matrix) *inner {
 	m, in := s.m, &inner{}
 	c := &m.shape
 	qd, kd := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	in.norm1 = rmsNorm(x, m.weights[s.name("input_layernorm.weight")], c.NormEps)
+	in.norm1 = s.normed("n1", "input_layernorm.weight", x)
 	project := func(pin, what string, n normed, cols int) matrix {
 		return s.pin(pin, cols, func() matrix { return s.linear(n.y, what, false) })
 	}
@@ -87,10 +87,17 @@ func (s *stages) enter(x matrix) *inner {
 	in.v = project("v", "self_attn.v_proj", in.norm1, kd)
 	in.joint = s.pin("attention", qd, func() matrix { return m.attention(in.q, in.k, in.v).forward() })
 	in.mid = s.pin("mid", c.Hidden, func() matrix { return sum(x, s.linear(in.joint, "self_attn.o_proj", true)) })
-	in.norm2 = rmsNorm(in.mid, m.weights[s.name("post_attention_layernorm.weight")], c.NormEps)
+	in.norm2 = s.normed("n2", "post_attention_layernorm.weight", in.mid)
 	in.gate = project("gate", "mlp.gate_proj", in.norm2, c.Intermediate)
 	in.up = project("up", "mlp.up_proj", in.norm2, c.Intermediate)
 	return in
+}
+
+// normed is a norm's result, pinned, with the rows' rstd as evaluated.
+func (s *stages) normed(pin, what string, x matrix) normed {
+	n := rmsNorm(x, s.m.weights[s.name(what)], s.m.shape.NormEps)
+	n.y = s.pin(pin, x.cols, func() matrix { return n.y })
+	return n
 }
 
 // forward is mid + (swiglu(gate, up)*Wd' + b).

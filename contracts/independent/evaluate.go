@@ -101,6 +101,10 @@ func (m *Model) head(b Batch, x matrix, t *trail, r *Result) (matrix, error) {
 	depth := m.depth(b.Seqs)
 	norm := rmsNorm(x, m.weights[normName], m.shape.NormEps)
 	h, v := x.cols, m.shape.Vocab
+	var err error
+	if norm.y, err = t.pass("final/n", x.rows, h, func() matrix { return norm.y }); err != nil {
+		return x, err
+	}
 	z, err := t.pass("final/logits", x.rows, v, func() matrix { return m.linear(norm.y, name, "", h) })
 	if err != nil {
 		return z, err

@@ -3,14 +3,15 @@ package independent
 import "fmt"
 
 // Pins are recorded tensors by name, row by row, one row per token: forward the
-// input of a block ("block.3/x"), its projections with their biases before the
-// rotation ("block.3/q", "k", "v"), the attention's result before the output
-// projection ("attention"), the residual stream between the two halves ("mid"),
-// "gate" and "up"; then the input of the final norm ("final/x") and the "logits".
-// The gradient of each is named with a d: "block.3/dx", "final/dlogits"; those of
-// q and k are taken after the rotation backward. "dattn" and "dmlp" are the
-// gradients that the two branches of a block give the norm before them,
-// "final/dnorm" that of the head.
+// input of a block ("block.3/x"), the results of its norms ("n1", "n2"), its
+// projections with their biases before the rotation ("q", "k", "v"), the
+// attention's result before the output projection ("attention"), the residual
+// stream between the two halves ("mid"), "gate" and "up"; then the input and the
+// result of the final norm ("final/x", "final/n") and the "logits". The gradient
+// of each but the norms is named with a d: "block.3/dx", "final/dlogits"; those
+// of q and k are taken after the rotation backward. "dattn" and "dmlp" are the
+// gradients that the two branches of a block give n1 and n2, "final/dnorm" is
+// that which the head gives n.
 type Pins map[string][]float32
 
 // Judged is a pinned tensor as evaluated from what precedes it.
