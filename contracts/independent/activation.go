@@ -16,9 +16,9 @@ func sigmoid(z value) value {
 	}
 	e := 0.0
 	if z.e > 0 {
-		e = math.Min(s*rest*math.Exp(z.e), 0.25) * z.e
+		e = min(s*rest*math.Exp(z.e), 0.25) * z.e
 	}
-	e += (s + e) * (ulps*math.Min(rest+z.e, 1) + 2.5*unit)
+	e += (s + e) * (ulps*min(rest+z.e, 1) + 2.5*unit)
 	if z.v-z.e < -80 {
 		e += 0x1p-126
 	}
@@ -59,7 +59,7 @@ func swiGLUGrad(dh, z, u matrix) (dz, du matrix) {
 func softmax(s, p []value, spread int) (logSum, off float64) {
 	top, topErr := math.Inf(-1), 0.0
 	for _, x := range s {
-		top, topErr = math.Max(top, x.v), math.Max(topErr, x.e)
+		top, topErr = max(top, x.v), max(topErr, x.e)
 	}
 	sum, mean := 0.0, 0.0
 	for j, x := range s {

@@ -21,17 +21,21 @@ type tally struct {
 
 func (y *tally) add(t testing.TB, name string, want independent.Bounded, got []float32) {
 	t.Helper()
-	i, ratio := want.Worst(got)
-	if ratio > 1 {
-		t.Errorf("%s[%d]: %v is %v of its bound %v from %v", name, i, got[max(i, 0)], ratio, want.Bound[max(i, 0)], want.Value[max(i, 0)])
+	y.take(t, want.Judge(name, got))
+}
+
+func (y *tally) take(t testing.TB, j independent.Judged) {
+	t.Helper()
+	if j.Outside() {
+		t.Error(j)
 	}
-	if ratio > y.ratio {
-		y.ratio, y.ratioAt = ratio, name
+	if j.Ratio > y.ratio {
+		y.ratio, y.ratioAt = j.Ratio, j.Name
 	}
-	if w := want.Width(); w > y.width {
-		y.width, y.widthAt = w, name
+	if j.Width > y.width {
+		y.width, y.widthAt = j.Width, j.Name
 	}
-	y.elements += len(got)
+	y.elements += j.Elements
 }
 
 func (y *tally) String() string {
@@ -61,7 +65,7 @@ func judgeStep(t testing.TB, r *recording, step, workers int, choose func(string
 		grads.add(t, name, got.Gradients[name], run[name])
 	}
 	for _, j := range got.Judged {
-		pinned.add(t, j.Name, j.Bounded, pins[j.Name])
+		pinned.take(t, j)
 	}
 	return grads, pinned
 }

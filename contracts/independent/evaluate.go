@@ -12,7 +12,8 @@ type Result struct {
 	// Gradients are those of the mean loss, before clipping, by parameter; a tied
 	// head's is added to the embedding's.
 	Gradients map[string]Bounded
-	// Judged are the pinned tensors, in the order in which they arise.
+	// Judged are the pinned tensors against their evaluation from what precedes
+	// them, in the order in which they arise.
 	Judged []Judged
 }
 

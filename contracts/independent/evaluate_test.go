@@ -156,18 +156,18 @@ func TestBlocksAreTheEvaluations(t *testing.T) {
 	}
 	pins := independent.Pins{"block.0/x": random(), "block.1/x": random(), "final/x": random(), "final/dx": random(), "block.1/dx": random(), "block.0/dx": random()}
 	all := evaluate(t, m, b, pins)
-	judged := map[string]independent.Bounded{}
+	judged := map[string]independent.Judged{}
 	for _, j := range all.Judged {
-		judged[j.Name] = j.Bounded
+		judged[j.Name] = j
 	}
 	for l, next := range []string{"block.1/x", "final/x"} {
 		in := []string{"block.0/", "block.1/"}[l]
 		y, err := m.BlockForward(l, pins[in+"x"])
-		if err != nil || !sameBounded(y, judged[next]) {
+		if err != nil || y.Judge(next, pins[next]) != judged[next] || judged[next].Elements != rows {
 			t.Errorf("block %d forward differs from the evaluation: %v", l, err)
 		}
 		dx, grads, err := m.BlockBackward(l, pins[in+"x"], pins[strings.Replace(next, "/x", "/dx", 1)])
-		if err != nil || !sameBounded(dx, judged[in+"dx"]) {
+		if err != nil || dx.Judge(in+"dx", pins[in+"dx"]) != judged[in+"dx"] {
 			t.Errorf("block %d backward differs from the evaluation: %v", l, err)
 		}
 		for name, g := range grads {
@@ -241,6 +241,13 @@ func TestWorst(t *testing.T) {
 		if (ratio > 1) != c.outside || c.outside && i != 1 {
 			t.Errorf("%v within %v of %v: ratio %v at %d", c.got, c.bound, c.value, ratio, i)
 		}
+	}
+	j := independent.Bounded{Value: []float64{1, 2}, Bound: []float64{0.5, 0.25}}.Judge("x", []float32{1, 3})
+	if want := (independent.Judged{Name: "x", Index: 1, Ratio: 4, Got: 3, Want: 2, Bound: 0.25, Width: 0.25, Elements: 2}); j != want || !j.Outside() {
+		t.Errorf("judged %+v, want %+v", j, want)
+	}
+	if got, want := j.String(), "x[1] is 3, evaluated 2: 4 of the bound 0.25"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	if _, ratio := (independent.Bounded{Value: []float64{1}, Bound: []float64{1}}).Worst(nil); !(ratio > 1) {
 		t.Error("a tensor of another length is inside")

@@ -26,7 +26,7 @@ func (s *Shape) Initial(p Param, seed uint64) []float32 {
 	}
 	const golden = 0x9e3779b97f4a7c15
 	start := scramble(scramble(seed+golden) ^ Identity(p.Name))
-	sigma := 1 / math.Sqrt(8*(math.Pow(2, 32)-1)/12)
+	sigma := 1 / math.Sqrt(8*(1<<32-1)/12.0)
 	for i := range out {
 		sum := 0
 		for n := range uint64(2) {

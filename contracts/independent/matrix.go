@@ -41,6 +41,14 @@ func (m matrix) bounded() Bounded {
 	return b
 }
 
+// view is the matrix itself, where it has errors, or its values with bounds 0.
+func (m matrix) view() Bounded {
+	if m.e == nil {
+		return m.bounded()
+	}
+	return Bounded{m.v, m.e}
+}
+
 // magnitude is |x| + e of every element.
 func (m matrix) magnitude() []float64 {
 	out := make([]float64, len(m.v))
@@ -144,7 +152,7 @@ func (c matrix) settle(n int) matrix {
 }
 
 // multiply adds the m x k matrix a times the k x n matrix b to c; threads share
-// the rows.
+// pairs of rows, so that how many there are changes no bit.
 func multiply(c, a, b []float64, m, k, n int) {
 	threads := min(runtime.GOMAXPROCS(0), m/2)
 	if m*k*n < 1<<16 || threads < 2 {
@@ -153,7 +161,10 @@ func multiply(c, a, b []float64, m, k, n int) {
 	}
 	var wait sync.WaitGroup
 	for i := range threads {
-		lo, hi := m*i/threads, m*(i+1)/threads
+		lo, hi := m/2*i/threads*2, m/2*(i+1)/threads*2
+		if i == threads-1 {
+			hi = m
+		}
 		wait.Go(func() { multiplyRows(c[lo*n:hi*n], a[lo*k:hi*k], b, hi-lo, k, n) })
 	}
 	wait.Wait()

@@ -14,12 +14,6 @@ import "fmt"
 // that which the head gives n.
 type Pins map[string][]float32
 
-// Judged is a pinned tensor as evaluated from what precedes it.
-type Judged struct {
-	Name string
-	Bounded
-}
-
 // Batch is the global batch of a step: Seqs sequences of the shape's SeqLen
 // tokens, by position; negative targets are ignored.
 type Batch struct {

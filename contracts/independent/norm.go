@@ -29,7 +29,7 @@ func rstd(x matrix, i int, eps float64) value {
 	for j := range x.cols {
 		a := x.at(i*x.cols + j)
 		sum = sum.plus(a.times(a))
-		top = math.Max(top, math.Abs(a.v)+a.e)
+		top = max(top, math.Abs(a.v)+a.e)
 	}
 	n := lanes(x.cols)
 	sum.e += gamma(n)*(sum.v+sum.e) + float64(n)*tiny

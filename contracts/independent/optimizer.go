@@ -31,7 +31,7 @@ func (o *Optimizer) Rate(taken int) float64 {
 	if o.Horizon <= 0 {
 		return o.LR
 	}
-	done := math.Min(float64(taken-o.Warmup)/float64(o.Horizon-o.Warmup), 1)
+	done := min(float64(taken-o.Warmup)/float64(o.Horizon-o.Warmup), 1)
 	half := math.Cos(math.Pi * done / 2) // (1+cos x)/2 = cos(x/2)^2
 	return o.MinLR + (o.LR-o.MinLR)*half*half
 }
@@ -171,7 +171,7 @@ func (o *Optimizer) complement(beta float64) value {
 // correction is 1-beta^t; powers lose less than t roundings of float64.
 func correction(beta float64, t int) value {
 	x := host(1 - math.Pow(beta, float64(t)))
-	x.e += math.Pow(beta, float64(t)) * math.Min(float64(t+4)*0x1p-52, 1)
+	x.e += math.Pow(beta, float64(t)) * min(float64(t+4)*0x1p-52, 1)
 	return x
 }
 

@@ -24,17 +24,14 @@ func outside(t *testing.T, r *recording, m *independent.Model, b independent.Bat
 	t.Helper()
 	pins := r.pins(t, step, everything)
 	got := evaluate(t, m, b, pins)
-	add := func(name string, want independent.Bounded, x []float32) {
-		if _, ratio := want.Worst(x); ratio > 1 {
-			names = append(names, name)
-		}
-	}
-	add("loss", got.Loss, []float32{float32(r.scalar(t, step, trace.Loss))})
+	all := append(got.Judged, got.Loss.Judge("loss", []float32{float32(r.scalar(t, step, trace.Loss))}))
 	for name, g := range r.captured(t, step, trace.Grad) {
-		add(name, got.Gradients[name], g)
+		all = append(all, got.Gradients[name].Judge(name, g))
 	}
-	for _, j := range got.Judged {
-		add(j.Name, j.Bounded, pins[j.Name])
+	for _, j := range all {
+		if j.Outside() {
+			names = append(names, j.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -55,11 +55,11 @@ func (a value) fma(b, c value) value { return a.times(b).plus(c).rounded() }
 // sqrt rounds once: |sqrt(a') - sqrt(a)| = |a' - a| / (sqrt(a') + sqrt(a)).
 func (a value) sqrt() value {
 	r := math.Sqrt(a.v)
-	low := math.Sqrt(math.Max(a.v-a.e, 0))
+	low := math.Sqrt(max(a.v-a.e, 0))
 	if a.e == 0 {
 		return exact(r).rounded()
 	}
-	return value{r, math.Min(a.e/(r+low), math.Sqrt(a.e))}.rounded()
+	return value{r, min(a.e/(r+low), math.Sqrt(a.e))}.rounded()
 }
 
 // gamma is Higham's gamma_n.
@@ -82,50 +82,4 @@ func log2(n int) int {
 		d++
 	}
 	return d
-}
-
-// Bounded is a tensor with its bounds, row by row: every float32 evaluation of
-// element i lies within Bound[i] of Value[i].
-type Bounded struct{ Value, Bound []float64 }
-
-// Worst is the element of got that is furthest out, in parts of its bound; more
-// than 1 is outside, and so is what is not a number. Index is -1 where there is no
-// element or the lengths differ, the ratio +Inf where they differ.
-func (b Bounded) Worst(got []float32) (index int, ratio float64) {
-	if len(got) != len(b.Value) {
-		return -1, math.Inf(1)
-	}
-	index = -1
-	for i, x := range got {
-		r := math.Abs(float64(x)-b.Value[i]) / b.Bound[i]
-		switch {
-		case float64(x) == b.Value[i] && !math.IsInf(b.Value[i], 0):
-			r = 0
-		case math.IsNaN(r):
-			r = math.Inf(1) // not a number, infinite on either side
-		}
-		if index < 0 || r > ratio {
-			index, ratio = i, r
-		}
-	}
-	return index, ratio
-}
-
-// Width is the widest bound in parts of the tensor's largest magnitude: how much
-// the bounds say. It is 0 where every bound is, +Inf where all values are 0.
-func (b Bounded) Width() float64 {
-	top, widest := 0.0, 0.0
-	for i, e := range b.Bound {
-		if !(e <= widest) {
-			widest = e
-		}
-		top = math.Max(top, math.Abs(b.Value[i]))
-	}
-	switch {
-	case widest == 0:
-		return 0
-	case math.IsNaN(widest) || math.IsNaN(top):
-		return math.Inf(1)
-	}
-	return widest / top
 }
