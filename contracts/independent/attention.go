@@ -30,7 +30,6 @@ type attention struct {
 	q, k, v heads
 	scale   value
 	group   int // query heads of a key head
-	spread  []int
 }
 
 func (m *Model) attention(q, k, v matrix) *attention {
@@ -63,13 +62,10 @@ func (a *attention) forward() matrix {
 				for j := range t + 1 {
 					a.v.add(o, at, p[j], a.v.row(seq, j, head/a.group), g)
 				}
-				for d := range dim {
-					o.e[at+d] += float64(n) * tiny
-				}
 			}
 		}
 	})
-	return o
+	return o.settle(n)
 }
 
 // add adds the products of p and the head's row at from to out at to, each with
@@ -107,12 +103,7 @@ func (a *attention) backward(do matrix) (dq, dk, dv matrix) {
 			}
 		}
 	})
-	for _, x := range []matrix{dq, dk, dv} {
-		for i := range x.e {
-			x.e[i] += float64(a.group*n) * tiny
-		}
-	}
-	return dq, dk, dv
+	return dq.settle(n), dk.settle(a.group * n), dv.settle(a.group * n)
 }
 
 // scores is the gradient of the scores of a query.

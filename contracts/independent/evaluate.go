@@ -188,6 +188,7 @@ func (m *Model) embedGrad(b Batch, dx matrix, grads map[string]Bounded) {
 			g.e[at] += x.e + k*(math.Abs(x.v)+x.e)
 		}
 	}
+	g.settle(len(b.Tokens))
 	if m.shape.Tied {
 		head := grads[headName]
 		delete(grads, headName)

@@ -1,6 +1,9 @@
 package independent
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Pins are recorded tensors by name, row by row, one row per token: forward the
 // input of a block ("block.3/x"), the results of its norms ("n1", "n2"), its
@@ -142,16 +145,9 @@ func columns(dy matrix, depth int) Bounded {
 	for i := range dy.v {
 		x := dy.at(i)
 		g.v[i%dy.cols] += x.v
-		g.e[i%dy.cols] += x.e + k*(abs(x.v)+x.e)
+		g.e[i%dy.cols] += x.e + k*(math.Abs(x.v)+x.e)
 	}
-	return g.bounded()
-}
-
-func abs(x float64) float64 {
-	if x < 0 {
-		return -x
-	}
-	return x
+	return g.settle(depth).bounded()
 }
 
 // sum is x + y, element by element.
