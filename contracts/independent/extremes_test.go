@@ -10,6 +10,7 @@ import (
 	densebound "github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -57,7 +58,7 @@ func judgeDense(t *testing.T, s independent.Shape, w map[string][]float32, b ind
 // Bounds hold for random shapes, one of everything among them.
 func TestBoundsHoldForAnyShape(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for i := range 60 {
+	for i := range len(race.Some(10, make([]int, 60))) {
 		kv, dim := 1+r.IntN(3), 2*(1+r.IntN(4))
 		s := independent.Shape{Vocab: 1 + r.IntN(40), Hidden: 1 + r.IntN(40), Layers: 1 + r.IntN(3), Heads: kv * (1 + r.IntN(3)), KVHeads: kv, HeadDim: dim,
 			Intermediate: 1 + r.IntN(70), SeqLen: 1 + r.IntN(40), Tied: i%2 == 0, QKVBias: i%3 == 0, LinearBias: i%5 == 0,

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 // sensitive is a run whose fields all differ from their defaults.
@@ -44,7 +45,7 @@ func TestWrongModelsShow(t *testing.T) {
 	r := sensitive(t)
 	w, batch := r.captured(t, -1, trace.Weight), r.corpus(t).Batch(0)
 	s := shape(r.cfg.Model)
-	for _, c := range []struct {
+	cases := []struct {
 		name   string
 		change func(s *independent.Shape, w map[string][]float32, b *independent.Batch)
 		at     string // a tensor that is outside; "" is none
@@ -69,7 +70,8 @@ func TestWrongModelsShow(t *testing.T) {
 		{"an ignored target", func(_ *independent.Shape, _ map[string][]float32, b *independent.Batch) {
 			b.Targets[slices.IndexFunc(b.Targets, func(y int32) bool { return y >= 0 })] = -1
 		}, "loss"},
-	} {
+	}
+	for _, c := range race.Some(4, cases) {
 		s, w, b := s, clone(w), batch
 		b.Tokens, b.Targets = slices.Clone(b.Tokens), slices.Clone(b.Targets)
 		c.change(&s, w, &b)
