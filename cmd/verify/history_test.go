@@ -158,9 +158,9 @@ func TestBrokenFilesAreNamed(t *testing.T) {
 		"":                          "empty",
 		"not json\n":                "0000.ndjson:1",
 		`{"schema":"other"}` + "\n": `schema "other"`,
-		`{"schema":"lockstep/history/v1","world":0}` + "\n":                                  "world of 0 ranks",
-		`{"schema":"lockstep/history/v1","world":1}` + "\n" + `{"kind":"digest","rank":5}`:   "event of rank 5",
-		`{"schema":"lockstep/history/v1","world":1}` + "\n" + `{"kind":"digest","digest":1}`: "0000.ndjson:2",
+		`{"schema":"lockstep/history/v1","arithmetic":2,"world":0}` + "\n":                                  "world of 0 ranks",
+		`{"schema":"lockstep/history/v1","arithmetic":2,"world":1}` + "\n" + `{"kind":"digest","rank":5}`:   "event of rank 5",
+		`{"schema":"lockstep/history/v1","arithmetic":2,"world":1}` + "\n" + `{"kind":"digest","digest":1}`: "0000.ndjson:2",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "0000"+trace.Extension), []byte(content), 0o644); err != nil {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Extension ends the name of a rank's history file.
@@ -91,6 +93,10 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 			}
 			if l.Header.Schema != Schema {
 				return nil, fmt.Errorf("%s:1: schema %q: want %q", name, l.Header.Schema, Schema)
+			}
+			if l.Header.Arithmetic != kernels.Arithmetic {
+				return nil, fmt.Errorf("%s:1: canonical arithmetic version %d: this program has version %d, and bits of different versions are never compared",
+					name, l.Header.Arithmetic, kernels.Arithmetic)
 			}
 			if l.Header.World < 1 || l.Header.World > 1<<20 {
 				return nil, fmt.Errorf("%s:1: world of %d ranks: want 1 to %d", name, l.Header.World, 1<<20)

@@ -114,7 +114,7 @@ func TestNumbersComeBack(t *testing.T) {
 }
 
 // header is a valid first line for rank 0 of a world of two.
-const header = `{"schema":"lockstep/history/v1","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
+const header = `{"schema":"lockstep/history/v1","arithmetic":2,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
 
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
@@ -123,6 +123,7 @@ func TestReadRefuses(t *testing.T) {
 		"foreign text":    {"step,loss\n1,2\n", "f:1: header"},
 		"foreign JSON":    {`{"step":1,"loss":2}` + "\n", `f:1: schema "": want`},
 		"another version": {strings.Replace(header, "v1", "v2", 1), `f:1: schema "lockstep/history/v2": want "lockstep/history/v1"`},
+		"another version": {strings.Replace(header, `"arithmetic":2`, `"arithmetic":1`, 1), "f:1: canonical arithmetic version 1: this program has version 2"},
 		"no world":        {strings.Replace(header, `"world":2`, `"world":0`, 1), "f:1: world of 0 ranks: want 1 to"},
 		"a vast world":    {strings.Replace(header, `"world":2`, `"world":1048577`, 1), "f:1: world of 1048577 ranks"},
 		"header cut off":  {header[:40], "f:1: header"},
