@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	densebound "github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -117,7 +117,7 @@ func TestValuesAreTheOracles(t *testing.T) {
 // dense is loss and gradients by core's model on a backend.
 func dense(t *testing.T, be kernels.Backend, c model.Config, w map[string][]float32, b independent.Batch) map[string][]float64 {
 	t.Helper()
-	d, err := densebound.NewDense(be, c, b.Seqs)
+	d, err := oracle.NewDense(be, c, b.Seqs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	densebound "github.com/lockstep-ml/lockstep/contracts/bound"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
+	"github.com/lockstep-ml/lockstep/contracts/oracle"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -25,7 +25,7 @@ func judgeDense(t *testing.T, s independent.Shape, w map[string][]float32, b ind
 		t.Fatal(err)
 	}
 	be := &tape{Backend: ref.New[float32](), layers: s.Layers, kept: map[string][]float32{}}
-	d, err := densebound.NewDense(be, c, b.Seqs)
+	d, err := oracle.NewDense(be, c, b.Seqs)
 	if err != nil {
 		t.Fatal(err)
 	}

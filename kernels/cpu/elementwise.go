@@ -59,8 +59,7 @@ func (b *Backend) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
 		return
 	}
 	kernels.CheckAdamW(w, m, v, g)
-	b1, b2 := float32(p.Beta1), float32(p.Beta2)
-	s := [12]float32{float32(p.Coef), b1, 1 - b1, b2, 1 - b2, float32(p.C1), float32(p.C2), float32(p.Eps), float32(p.Decay), -float32(p.LR)}
+	s := [12]float32{float32(p.Coef), float32(p.Beta1), float32(1 - p.Beta1), float32(p.Beta2), float32(1 - p.Beta2), float32(p.C1), float32(p.C2), float32(p.Eps), float32(p.Decay), -float32(p.LR)}
 	b.elementwise(pathAdamW, b.isa.adamw, s, w.Len(), 0, w, m, v, g)
 }
 
