@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
@@ -72,11 +72,11 @@ func judgeStep(t testing.TB, r *recording, step, workers int, choose func(string
 }
 
 // variants are both fixtures with and without what a shape may have.
-func variants() map[string]func(c *train.Config) {
-	odd := func(change func(m *model.Config)) func(*train.Config) {
-		return func(c *train.Config) { change(&c.Model) }
+func variants() map[string]func(c *spec.Config) {
+	odd := func(change func(m *model.Config)) func(*spec.Config) {
+		return func(c *spec.Config) { change(&c.Model) }
 	}
-	return map[string]func(c *train.Config){
+	return map[string]func(c *spec.Config){
 		"nano":        nil,
 		"nano tied":   odd(func(m *model.Config) { m.Tied = true }),
 		"nano biased": odd(func(m *model.Config) { m.QKVBias, m.LinearBias, m.InitBias = true, true, 0.1 }),
@@ -97,7 +97,7 @@ const says = 1e-3
 func TestBoundsHold(t *testing.T) {
 	for _, name := range race.Some(3, slices.Sorted(maps.Keys(variants()))) {
 		t.Run(name, func(t *testing.T) {
-			r := record(t, preset(t, firstWord(name), func(c *train.Config) {
+			r := record(t, preset(t, firstWord(name), func(c *spec.Config) {
 				c.Steps = 2 // at the second, norm weights are no longer 1
 				if change := variants()[name]; change != nil {
 					change(c)
@@ -143,7 +143,7 @@ func TestBoundsOfAnyOrder(t *testing.T) {
 // have.
 func TestBoundsOfStepsAndPlans(t *testing.T) {
 	for _, name := range []string{"nano", "odd"} {
-		steps := func(c *train.Config) { c.Steps = 3 }
+		steps := func(c *spec.Config) { c.Steps = 3 }
 		plain := record(t, preset(t, name, steps))
 		for _, p := range race.Some(2, []string{"", "tp=2,pp=2", "dp=4,zero=3"}) {
 			c := preset(t, name, steps)

@@ -18,6 +18,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
@@ -27,20 +29,20 @@ import (
 
 // stored runs two steps of a fixture under a plan and gives the checkpoint's
 // directory and the run.
-func stored(t testing.TB, name, plan string, change func(*train.Config)) (string, *recording) {
+func stored(t testing.TB, name, plan string, change func(*spec.Config)) (string, *recording) {
 	t.Helper()
 	c := preset(t, name, change)
 	c.Steps = 2
 	withPlan(t, &c, plan)
 	root := t.TempDir()
-	out, err := train.Run(context.Background(), c, data.Default(), train.Parts{
-		Backend:     func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{}) },
-		Checkpoints: train.Checkpoints{Dir: root}})
+	out, err := launch.Local(context.Background(), c, data.Default(), launch.Parts{
+		Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{}) },
+		Hooks:   train.Hooks{Checkpoints: train.Checkpoints{Dir: root}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &recording{h: out.History}
-	if r.cfg, err = train.ParseSpec(out.History.Header.Spec); err != nil {
+	if r.cfg, err = spec.Parse(out.History.Header.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(root, checkpoint.DirName(2)), r
@@ -56,7 +58,7 @@ func TestCheckpointsOfEveryPlan(t *testing.T) {
 		{"nano", "adamw", []string{"", "dp=4,zero=3", "tp=2,pp=2", "dp=2,zero=1", "dp=2,zero=2,tp=2", "tp=4,vocab=parallel", "dp=4,zero=3,shard=tensors"}},
 		{"odd", "sgd", []string{"", "dp=4,zero=3", "tp=2,pp=2", "tp=4", "pp=2,schedule=interleaved,virtual=2", "dp=2,tp=4"}},
 	} {
-		change := func(x *train.Config) { x.Optimizer.Name = c.optimizer }
+		change := func(x *spec.Config) { x.Optimizer.Name = c.optimizer }
 		_, plain := stored(t, c.name, "", change)
 		s, o := shape(plain.cfg.Model), optimizer(plain.cfg.Optimizer)
 		for _, plan := range race.Some(4, c.plans) {

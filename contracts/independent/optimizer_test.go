@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/optim"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/golden"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -94,12 +94,12 @@ func TestUpdatesArePyTorchs(t *testing.T) {
 }
 
 // updates are runs of several steps, past the warm-up, clipped and not.
-func updates() map[string]func(c *train.Config) {
-	return map[string]func(c *train.Config){
+func updates() map[string]func(c *spec.Config) {
+	return map[string]func(c *spec.Config){
 		"nano": nil, "odd": nil,
-		"nano sgd": func(c *train.Config) { c.Optimizer.Name, c.Optimizer.Decay, c.Optimizer.LR = "sgd", 0.05, 0.1 },
-		"odd sgd":  func(c *train.Config) { c.Optimizer.Name, c.Optimizer.Decay, c.Optimizer.Momentum = "sgd", -1, 0.5 },
-		"odd betas": func(c *train.Config) {
+		"nano sgd": func(c *spec.Config) { c.Optimizer.Name, c.Optimizer.Decay, c.Optimizer.LR = "sgd", 0.05, 0.1 },
+		"odd sgd":  func(c *spec.Config) { c.Optimizer.Name, c.Optimizer.Decay, c.Optimizer.Momentum = "sgd", -1, 0.5 },
+		"odd betas": func(c *spec.Config) {
 			c.Optimizer.Beta1, c.Optimizer.Beta2, c.Optimizer.Eps, c.Optimizer.Decay = 0.8, 0.99, 1e-6, 0.3
 			c.Optimizer.Warmup, c.Optimizer.Horizon, c.Optimizer.MinLR = 2, 9, 1e-4
 		},
@@ -110,7 +110,7 @@ func updates() map[string]func(c *train.Config) {
 func TestUpdatesHold(t *testing.T) {
 	for _, name := range race.Some(3, slices.Sorted(maps.Keys(updates()))) {
 		t.Run(name, func(t *testing.T) {
-			c := preset(t, firstWord(name), func(c *train.Config) {
+			c := preset(t, firstWord(name), func(c *spec.Config) {
 				c.Steps = 8
 				if change := updates()[name]; change != nil {
 					change(c)

@@ -9,10 +9,11 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
@@ -121,28 +122,28 @@ func (r *tape) CrossEntropy(nll, z, sum, top, target kernels.Tensor, targets []i
 
 // recording is a run with what it recorded.
 type recording struct {
-	cfg  train.Config
+	cfg  spec.Config
 	h    *trace.History
 	tape *tape // of one rank, all steps one after another
 	seen map[string]map[string][]float32
 }
 
 // preset is a configuration of one rank that records all its numbers.
-func preset(t testing.TB, name string, change func(*train.Config)) train.Config {
+func preset(t testing.TB, name string, change func(*spec.Config)) spec.Config {
 	t.Helper()
-	c, err := train.Preset(name)
+	c, err := spec.Preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Steps = 1
-	c.Evidence = train.Evidence{Digests: true, Capture: true}
+	c.Evidence = spec.Evidence{Digests: true, Capture: true}
 	if change != nil {
 		change(&c)
 	}
 	return c
 }
 
-func record(t testing.TB, c train.Config) *recording {
+func record(t testing.TB, c spec.Config) *recording {
 	t.Helper()
 	r := &recording{cfg: c}
 	backend := func(int) (kernels.Backend, error) {
@@ -153,18 +154,18 @@ func record(t testing.TB, c train.Config) *recording {
 		r.tape = &tape{Backend: be, layers: c.Model.Layers, kept: map[string][]float32{}}
 		return r.tape, nil
 	}
-	out, err := train.Run(context.Background(), c, data.Default(), train.Parts{Backend: backend})
+	out, err := launch.Local(context.Background(), c, data.Default(), launch.Parts{Backend: backend})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.h = out.History
-	if r.cfg, err = train.ParseSpec(out.History.Header.Spec); err != nil {
+	if r.cfg, err = spec.Parse(out.History.Header.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func withPlan(t testing.TB, c *train.Config, s string) {
+func withPlan(t testing.TB, c *spec.Config, s string) {
 	t.Helper()
 	p, err := plan.Parse(s)
 	if err != nil {

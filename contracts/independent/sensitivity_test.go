@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 // sensitive is a run whose fields all differ from their defaults.
 func sensitive(t *testing.T) *recording {
-	return record(t, preset(t, "odd", func(c *train.Config) {
+	return record(t, preset(t, "odd", func(c *spec.Config) {
 		c.Model.LinearBias, c.Model.Tied, c.Model.NormEps, c.Model.RopeTheta = true, false, 1e-4, 500
 		c.Steps = 3
 	}))
@@ -121,7 +121,7 @@ func TestWrongGradientsShow(t *testing.T) {
 // coefficient.
 func TestWrongOptimizersShow(t *testing.T) {
 	for _, name := range []string{"adamw", "sgd"} {
-		r := record(t, preset(t, "odd", func(c *train.Config) {
+		r := record(t, preset(t, "odd", func(c *spec.Config) {
 			c.Steps = 7
 			c.Optimizer.Name, c.Optimizer.Decay, c.Optimizer.Beta1, c.Optimizer.Beta2, c.Optimizer.Eps = name, 0.2, 0.85, 0.97, 1e-6
 			c.Optimizer.MinLR, c.Optimizer.Momentum = 1e-4, 0.8
