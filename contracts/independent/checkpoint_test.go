@@ -42,7 +42,7 @@ func stored(t testing.TB, name, plan string, change func(*spec.Config)) (string,
 		t.Fatal(err)
 	}
 	r := &recording{h: out.History}
-	if r.cfg, err = spec.Parse(out.History.Header.Spec); err != nil {
+	if r.cfg, err = spec.Of(out.History.Header.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(root, checkpoint.DirName(2)), r

@@ -159,7 +159,7 @@ func record(t testing.TB, c spec.Config) *recording {
 		t.Fatal(err)
 	}
 	r.h = out.History
-	if r.cfg, err = spec.Parse(out.History.Header.Spec); err != nil {
+	if r.cfg, err = spec.Of(out.History.Header.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return r
