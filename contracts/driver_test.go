@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 func TestVerifyRunsJudgesAndShares(t *testing.T) {
@@ -332,7 +333,7 @@ func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
 	}
 	judge := func() (*report.Report, error) {
 		dir := t.TempDir()
-		l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, World: 1, Spec: cfg.Recorded()}}
+		l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Spec: cfg.Recorded()}}
 		if err := l.Save(dir); err != nil {
 			t.Fatal(err)
 		}

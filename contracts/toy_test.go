@@ -28,7 +28,7 @@ func (t *toy) record(ranks, steps int, change func(rank int, e *trace.Event) (ke
 		t.made.Add(1)
 		var logs []*trace.Log
 		for r := range ranks {
-			l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: 1, Rank: r, World: ranks, Plan: fmt.Sprintf("toy=%d", ranks), Model: "toy"}}
+			l := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: ranks, Plan: fmt.Sprintf("toy=%d", ranks), Model: "toy"}}
 			l.Record(trace.Event{Kind: trace.KindSpan, Step: -1, What: trace.Weight, Count: t.made.Load(), Span: &kernels.Span{}})
 			for s := range steps {
 				e := trace.Event{Kind: trace.KindScalar, Step: s, What: trace.Loss, Bits: uint32(100 + s)}

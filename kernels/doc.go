@@ -4,9 +4,9 @@
 // The doc comment of each method of Kernels is its definition, written as a
 // loop. Every backend gives the bits of these loops: package kernels/ref is
 // their transcription in plain Go, package kernels/kerneltest the conformance
-// suite that any other backend must pass.
+// suite that any other backend must pass, made of the cases of kernels/drill.
 //
-// # Canonical arithmetic, version 1
+// # Canonical arithmetic, version 2
 //
 // All written operations round once to float32 (nearest even, subnormals kept);
 // fma rounds once; nothing else is contracted.
@@ -24,6 +24,9 @@
 //   - exp, log: fixed polynomials (ref.Exp32, ref.Log32); sqrt and division are
 //     IEEE; max starts at -Inf and takes x when x > max.
 //
+// Version 2 differs from version 1 in AdamW alone: 1-beta is formed in float64
+// and rounded, not formed of the rounded beta.
+//
 // Scalars come as float64 and are rounded once to the element type. Kernels
 // panic on shapes that do not fit (a programmer's mistake, prefix "kernels: ");
 // faults of a device are sticky and shown by Memory.Read or Memory.Sync.
@@ -31,4 +34,4 @@ package kernels
 
 // Arithmetic is the version of the canonical arithmetic. It is part of every
 // golden: results of different versions are never compared.
-const Arithmetic = 1
+const Arithmetic = 2

@@ -141,8 +141,10 @@ type Kernels interface {
 	// negative target: nll = +0, z[j] = +0.
 	CrossEntropy(nll, z, sum, max, target Tensor, targets []int32, first int, invN float64)
 
-	// AdamW: g' = g*coef; m = fma(1-b1, g', b1*m); v = fma(1-b2, g'*g', b2*v);
+	// AdamW: g' = g*coef; m = fma(r1, g', b1*m); v = fma(r2, g'*g', b2*v);
 	// u = (m/c1)/(sqrt(v/c2)+eps); u = fma(decay, w, u); w = fma(-lr, u, w).
+	// r1 is float32(1-Beta1) of the float64 Beta1, likewise r2: the difference of
+	// the rounded beta from 1 would be off by 1.3e-5 of itself at 0.999.
 	AdamW(w, m, v, g Tensor, p AdamWParams)
 	// SGD: g' = g*coef; g' = fma(decay, w, g'); b = fma(mu, b, g');
 	// w = fma(-lr, b, w).

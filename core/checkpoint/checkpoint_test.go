@@ -94,7 +94,7 @@ func TestAnyRectangleComesBack(t *testing.T) {
 func TestManifestRefusals(t *testing.T) {
 	for _, c := range []struct{ old, new, says string }{
 		{Schema, "lockstep/checkpoint/v0", "schema"},
-		{`"arithmetic": 1`, `"arithmetic": 2`, "arithmetic version 2"},
+		{`"arithmetic": 2`, `"arithmetic": 1`, "arithmetic version 1"},
 		{`"counter": 2`, `"counter": 4`, "counter 4"},
 		{FileName(0), "../" + FileName(0), "must not leave"},
 		{`"step": 3`, `"step": 2`, "says step 3, the manifest 2"},

@@ -13,7 +13,7 @@ import (
 
 // A recorder writes a header and one event a line; Read gives them back.
 func ExampleRead() {
-	file := `{"schema":"lockstep/history/v2","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"mine"}
+	file := `{"schema":"lockstep/history/v2","arithmetic":2,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"mine"}
 {"kind":"tokens","rank":0,"step":0,"count":512}
 {"kind":"end","rank":0,"step":0}
 `
@@ -32,7 +32,7 @@ func ExampleRead() {
 
 // What is not of the format is refused by file, line, field and rule.
 func ExampleRead_refused() {
-	file := `{"schema":"lockstep/history/v2","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"mine"}
+	file := `{"schema":"lockstep/history/v2","arithmetic":2,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"mine"}
 {"kind":"tokens","rank":0,"step":0,"count":-1}
 `
 	_, err := trace.Read(strings.NewReader(file), "0000.ndjson")

@@ -61,7 +61,7 @@ func jsonName(f reflect.StructField) string {
 }
 
 func fullHeader() Header {
-	return Header{Schema: Schema, Arithmetic: 1, Rank: 1, World: 4, Case: "C-DDP-001/dp=4", Plan: "dp=4", Model: "nano", Backend: "ref",
+	return Header{Schema: Schema, Arithmetic: kernels.Arithmetic, Rank: 1, World: 4, Case: "C-DDP-001/dp=4", Plan: "dp=4", Model: "nano", Backend: "ref",
 		Host: "n1", Process: 2, Device: "gpu 3", Spec: Spec{Lockstep: json.RawMessage(`{"seed":18446744073709551615}`)}}
 }
 
@@ -161,7 +161,7 @@ func TestNumbersComeBack(t *testing.T) {
 }
 
 // header is a valid first line for rank 0 of a world of two.
-const header = `{"schema":"lockstep/history/v2","arithmetic":1,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
+const header = `{"schema":"lockstep/history/v2","arithmetic":2,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref"}` + "\n"
 
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
@@ -178,7 +178,7 @@ func TestReadRefuses(t *testing.T) {
 		"a spec in words":  {strings.Replace(header, `"ref"`, `"ref","spec":{"observed":"torch"}`, 1), `f:1: header: spec: observed: "\"torch\"" is no JSON object`},
 		"rank beyond":      {strings.Replace(header, `"rank":0`, `"rank":2`, 1), "f:1: history of rank 2: the world has 2 ranks"},
 		"rank below":       {strings.Replace(header, `"rank":0`, `"rank":-1`, 1), "f:1: history of rank -1"},
-		"arithmetic":       {strings.Replace(header, `"arithmetic":1`, `"arithmetic":-1`, 1), "f:1: arithmetic -1: must not be negative"},
+		"arithmetic":       {strings.Replace(header, `"arithmetic":2`, `"arithmetic":-1`, 1), "f:1: canonical arithmetic version -1: this program has version 2"},
 		"process":          {strings.Replace(header, `"ref"`, `"ref","process":-3`, 1), "f:1: process -3: must not be negative"},
 		"no world":         {strings.Replace(header, `"world":2`, `"world":0`, 1), "f:1: world of 0 ranks: want 1 to"},
 		"a vast world":     {strings.Replace(header, `"world":2`, `"world":1048577`, 1), "f:1: world of 1048577 ranks"},

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // logs are the logs of a run of n ranks with an event each, ranks descending.
 func logs(n int) []*Log {
 	var out []*Log
 	for r := n - 1; r >= 0; r-- {
-		l := &Log{Header: Header{Schema: Schema, Arithmetic: 1, Rank: r, World: n, Case: "c", Plan: "dp=3", Model: "nano", Spec: Spec{Lockstep: json.RawMessage(`{"seed":1}`)}}}
+		l := &Log{Header: Header{Schema: Schema, Arithmetic: kernels.Arithmetic, Rank: r, World: n, Case: "c", Plan: "dp=3", Model: "nano", Spec: Spec{Lockstep: json.RawMessage(`{"seed":1}`)}}}
 		l.Record(Event{Kind: KindTokens, Step: r})
 		l.Record(Event{Kind: KindEnd})
 		out = append(out, l)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // field is a field of Event that only some kinds have.
@@ -207,8 +208,8 @@ func (h *Header) Validate() error {
 	switch {
 	case h.Schema != Schema:
 		return fmt.Errorf("schema %q: want %q", h.Schema, Schema)
-	case h.Arithmetic < 0:
-		return fmt.Errorf("arithmetic %d: must not be negative", h.Arithmetic)
+	case h.Arithmetic != 0 && h.Arithmetic != kernels.Arithmetic:
+		return fmt.Errorf("canonical arithmetic version %d: this program has version %d, and bits of different versions are never compared", h.Arithmetic, kernels.Arithmetic)
 	case h.World < 1 || h.World > maxWorld:
 		return fmt.Errorf("world of %d ranks: want 1 to %d", h.World, maxWorld)
 	case h.Rank < 0 || h.Rank >= h.World:

@@ -45,9 +45,10 @@ func syntaxRules() []Rule {
 		each("no-init", "nothing registers itself or runs on import", noInit),
 		each("no-exit", "only package main ends the process", noExit),
 		each("portable-math", "package math differs between architectures and GOAMD64 levels but for exact functions", portableMath(map[string]string{
-			"kernels/ref.exp": "the float64 instance is an oracle, not part of the canonical arithmetic",
-			"kernels/ref.log": "the float64 instance is an oracle, not part of the canonical arithmetic",
-			"kernels/bound":   "bounds are float64 values with a margin for the error of package math",
+			"kernels/ref.exp":       "the float64 instance is an oracle, not part of the canonical arithmetic",
+			"kernels/ref.log":       "the float64 instance is an oracle, not part of the canonical arithmetic",
+			"contracts/independent": "values have bounds with a margin for the error of package math",
+			"kernels/bound":         "bounds are float64 values with a margin for the error of package math",
 		})),
 	}
 }

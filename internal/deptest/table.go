@@ -24,9 +24,9 @@ type Row struct {
 func Table() []Row {
 	const clauses = "contracts/{ckpt,ddp,det,norm,pipe,tp,zero}"
 	return []Row{
-		{[]string{"kernels", "core/{names,num,schedule,shard}"}, nil},
+		{[]string{"kernels", "core/{names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
-		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{null,ref}"}},
+		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null}"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref"}},
 
 		{[]string{"core/data"}, []string{"core/shard"}},
@@ -66,7 +66,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{data,spec,trace}"}},
+		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{data,model,optim,spec,trace}"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},
 		{[]string{"internal/..."}, []string{"internal/source"}},

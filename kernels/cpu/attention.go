@@ -40,7 +40,7 @@ func (b *Backend) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
 		return
 	}
 	kernels.CheckAttention(o, p, q, k, v, h)
-	c := b.newCall(attentionPart)
+	c := b.newCall(attentionPart, pathAttention, noPath)
 	c.x = [8]view{viewOf(p), viewOf(q), viewOf(k), viewOf(v), viewOf(o)}
 	c.heads = h
 	b.dispatch(c, h.Seqs*h.Heads)
@@ -93,7 +93,7 @@ func attentionPart(c *call, ws *workspace, part int) {
 func (a *attention) transposeKeys(x *view) {
 	d := a.h.Dim
 	for j := 0; j < a.h.T; j += a.wide {
-		a.packRows(a.transposed[j*d:], a.wide, x, j, min(a.wide, a.h.T-j), 0, d)
+		a.packRows(a.ws, a.transposed[j*d:], a.wide, x, j, min(a.wide, a.h.T-j), 0, d)
 	}
 }
 
@@ -122,7 +122,10 @@ func (a *attention) products(x *view, b0, b1 int) {
 // scheduler can stop the goroutine between calls.
 //
 //go:noinline
-func (a *attention) run(f func(*byte)) { a.ws.tile.call(f) }
+func (a *attention) run(f routine) {
+	a.ws.marks.add(f.number)
+	a.ws.tile.call(f.f)
+}
 
 // softmax turns the products of query t into its probabilities. Unlike in
 // LogitsMax the sign of a maximum of zero does not matter: exp(-0) = exp(+0).
@@ -162,7 +165,7 @@ func (a *attention) attend(out, w *view, w0 int, x *view, b0, b1 int) {
 }
 
 // columns is the tile for the columns of a head from d on.
-func (a *attention) columns(table *[5][9][2]func(*byte), d, rows int) func(*byte) {
+func (a *attention) columns(table *[5][9][2]routine, d, rows int) routine {
 	width, masked := min(a.wide, a.h.Dim-d), 0
 	if rest := width % a.lanes; rest != 0 {
 		a.ws.tile.setMask(a.lanes, rest)

@@ -14,7 +14,7 @@ func (b *Backend) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h ker
 		return
 	}
 	kernels.CheckAttentionGrad(dq, dk, dv, do, p, q, k, v, h)
-	c := b.newCall(attentionGradPart)
+	c := b.newCall(attentionGradPart, pathAttentionGrad, noPath)
 	c.x = [8]view{viewOf(p), viewOf(q), viewOf(k), viewOf(v), viewOf(do), viewOf(dq), viewOf(dk), viewOf(dv)}
 	c.heads = h
 	b.dispatch(c, h.Seqs*h.KVHeads)

@@ -26,7 +26,8 @@ type Options struct {
 	// Threads is the number of threads that share large kernels, the caller's
 	// included. 0 means GOMAXPROCS.
 	Threads int
-	// Tally, where not nil, counts what ran.
+	// Tally, where not nil, counts what tiles were asked to do, over all backends
+	// opened with it. Backend.Tally counts the routines of one.
 	Tally *Tally
 }
 
@@ -61,6 +62,7 @@ type Backend struct {
 	threads int
 	jobs    chan *call // nil: one thread
 	fault   atomic.Pointer[error]
+	counts  counts
 
 	mu         sync.Mutex
 	idle       []*call

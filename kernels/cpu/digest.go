@@ -35,7 +35,7 @@ func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 	if x.Len() == 0 {
 		return
 	}
-	c := b.newCall(hashPart)
+	c := b.newCall(hashPart, pathHashRows, pathHashColumns)
 	c.x[0], c.place, c.digest = viewOf(x), at, d
 	c.parallelPlaces(1)
 }
@@ -71,7 +71,7 @@ func hashPart(c *call, ws *workspace, part int) {
 // digest adds the elements of x: in vectors as long as they are finite.
 func (ws *workspace) digest(s *isa, sum *kernels.Digest, x []float32, id, index uint64) {
 	h := &ws.hash
-	if n := h.vectors(s, s.hash, x, nil, id, index); n > 0 {
+	if n := ws.vectors(s, s.hash, x, nil, id, index); n > 0 {
 		sum.Add(kernels.Digest{A: h.a, B: h.b})
 		x, index = x[n:], index+uint64(n)
 	}
@@ -95,7 +95,7 @@ func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kerne
 	if x.Len() == 0 {
 		return 0
 	}
-	c := b.newCall(changedPart)
+	c := b.newCall(changedPart, pathHashChangedRows, pathHashChangedColumns)
 	c.x[0], c.x[1], c.place, c.digest, c.hold = viewOf(x), viewOf(old), at, d, true
 	c.parallelPlaces(2)
 	changed = c.count
@@ -127,7 +127,7 @@ func changedPart(c *call, ws *workspace, part int) {
 // elements with bits 1, and counts them.
 func (ws *workspace) changes(s *isa, sum *kernels.Digest, x, old []float32, id, index uint64) (differ int) {
 	h := &ws.hash
-	if n := h.vectors(s, s.hashChanged, x, old, id, index); n > 0 {
+	if n := ws.vectors(s, s.hashChanged, x, old, id, index); n > 0 {
 		sum.Add(kernels.Digest{A: h.a, B: h.b})
 		x, old, index, differ = x[n:], old[n:], index+uint64(n), h.differ
 	}
@@ -143,14 +143,16 @@ func (ws *workspace) changes(s *isa, sum *kernels.Digest, x, old []float32, id, 
 
 // vectors runs f over the whole vectors of x and returns how many elements they
 // hold; 0 if any of them is not finite.
-func (h *hashArgs) vectors(s *isa, f func(*byte), x, old []float32, id, index uint64) int {
+func (ws *workspace) vectors(s *isa, f routine, x, old []float32, id, index uint64) int {
 	n := len(x) - len(x)%s.lanes
 	if n == 0 {
 		return 0
 	}
+	h := &ws.hash
 	h.n, h.x, h.old = n, unsafe.SliceData(x), unsafe.SliceData(old)
 	h.start = id + (index+1)*hashIndex
-	h.call(f)
+	ws.marks.add(f.number)
+	h.call(f.f)
 	if h.special != 0 {
 		return 0
 	}

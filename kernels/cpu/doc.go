@@ -24,6 +24,13 @@
 // look for work for a while before they sleep: waking one takes longer than many
 // kernels do.
 //
+// # What ran
+//
+// Which routines a kernel runs depends on its shapes, the instruction set and the
+// number of threads. A Backend counts them (kernels.Tallier), so that whoever
+// holds it against package ref can name what was never compared: each thread
+// notes its own calls, and adds them up after each part.
+//
 // # Assembly
 //
 // The .s files are generated: tiles by internal/gen/tile, everything over

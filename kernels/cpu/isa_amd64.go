@@ -8,17 +8,15 @@ func detect() []*isa {
 	x := &cpu.X86
 	avx2 := x.HasAVX2 && x.HasFMA && x.HasBMI2 && x.HasPOPCNT
 	if avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
-		s := &isa{name: AVX512, lanes: 16, rowsWide: 4, colsWide: 3, directStride: 512, tileTable: tilesAVX512(), vectorTable: vectorsAVX512()}
-		s.panels[3], s.panels[4] = panels3AVX512, panels4AVX512
-		found = append(found, s)
+		found = append(found, &isa{name: AVX512, lanes: 16, rowsWide: 4, colsWide: 3, directStride: 512,
+			tileTable: tilesAVX512(), vectorTable: vectorsAVX512(), routines: routinesAVX512()})
 	}
 	if avx2 {
-		s := &isa{name: AVX2, lanes: 8, rowsWide: 2, colsWide: 2, directStride: 192, tileTable: tilesAVX2(), vectorTable: vectorsAVX2()}
-		s.panels[2] = panels2AVX2
-		found = append(found, s)
+		found = append(found, &isa{name: AVX2, lanes: 8, rowsWide: 2, colsWide: 2, directStride: 192,
+			tileTable: tilesAVX2(), vectorTable: vectorsAVX2(), routines: routinesAVX2()})
 	}
 	for _, s := range found {
-		s.strips, s.control = strips, floatControl
+		s.control = floatControl
 	}
 	return found
 }

@@ -25,7 +25,7 @@ func (b *Backend) Embedding(x, table kernels.Tensor, tokens []int32, first int) 
 	if x.Len() == 0 {
 		return
 	}
-	c := b.newCall(embeddingPart)
+	c := b.newCall(embeddingPart, pathEmbedding, noPath)
 	c.x[0], c.x[1], c.ids, c.first = viewOf(x), viewOf(table), tokens, first
 	c.parallelWholeRows(x.Rows, x.Cols)
 }
@@ -53,7 +53,7 @@ func (b *Backend) EmbeddingGrad(dtable, dx kernels.Tensor, tokens []int32, first
 	if dx.Len() == 0 {
 		return
 	}
-	c := b.newCall(embeddingGradPart)
+	c := b.newCall(embeddingGradPart, noPath, pathEmbeddingGrad)
 	c.x[0], c.x[1], c.ids, c.first = viewOf(dtable), viewOf(dx), tokens, first
 	c.parallelColumns(dx.Rows, dx.Cols)
 }
@@ -78,7 +78,7 @@ func (b *Backend) LogitsMax(max, target, z kernels.Tensor, targets []int32, firs
 	if z.Rows == 0 {
 		return
 	}
-	c := b.newCall(logitsMaxPart)
+	c := b.newCall(logitsMaxPart, pathLogitsMax, noPath)
 	c.x[0], c.x[1], c.x[2], c.ids, c.first = viewOf(z), viewOf(max), viewOf(target), targets, first
 	c.parallelWholeRows(z.Rows, z.Cols)
 }
@@ -122,7 +122,7 @@ func (b *Backend) LogitsExpSum(sum, z, max kernels.Tensor, groups []int) {
 	if z.Rows == 0 {
 		return
 	}
-	c := b.newCall(logitsExpSumPart)
+	c := b.newCall(logitsExpSumPart, pathLogitsExpSum, noPath)
 	c.x[0], c.x[1], c.x[2], c.groups = viewOf(z), viewOf(sum), viewOf(max), groups
 	c.parallelWholeRows(z.Rows, z.Cols)
 }
@@ -164,7 +164,7 @@ func (b *Backend) CrossEntropy(nll, z, sum, max, target kernels.Tensor, targets 
 	if z.Rows == 0 {
 		return
 	}
-	c := b.newCall(crossEntropyPart)
+	c := b.newCall(crossEntropyPart, pathCrossEntropy, noPath)
 	c.x = [8]view{viewOf(z), viewOf(nll), viewOf(sum), viewOf(max), viewOf(target)}
 	c.ids, c.first, c.s[0] = targets, first, float32(invN)
 	c.parallelWholeRows(z.Rows, z.Cols)

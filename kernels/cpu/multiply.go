@@ -44,7 +44,7 @@ func (r *multiplication) run() {
 		p.grouped(r.product)
 	}
 	r.ws.steps = p.steps
-	r.tally.pieces(p.steps)
+	r.count(p.steps)
 	count, longest := p.blocks()
 	r.reserve(p.levels-1, count, longest)
 	if r.layout == tn {
@@ -61,6 +61,28 @@ func (r *multiplication) run() {
 			r.block(p.steps[at:end], cut)
 			at = end
 		}
+	}
+}
+
+// count counts the ways that this part takes.
+func (r *multiplication) count(steps []step) {
+	m := &r.ws.marks
+	if long := longPieces(steps); long > 0 {
+		m.path(pathLong)
+		if r.tally != nil {
+			r.tally.Long.Add(int64(long))
+		}
+	}
+	if r.packed {
+		m.path(pathPacked)
+	} else {
+		m.path(pathDirect)
+	}
+	if r.cuts > 1 {
+		m.path(pathBlocks)
+	}
+	if r.layout == tn && r.m1-r.m0 > r.rowsPacked() {
+		m.path(pathLayers)
 	}
 }
 
@@ -156,7 +178,8 @@ func (r *multiplication) panel(steps []step, i, jc, w int) {
 		f := table[vectors][rows][masked]
 		for s := range steps {
 			r.tile(&steps[s], i, jc, j, w, vectors)
-			r.ws.tile.call(f)
+			r.ws.marks.add(f.number)
+			r.ws.tile.call(f.f)
 		}
 	}
 }

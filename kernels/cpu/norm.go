@@ -16,7 +16,7 @@ func (b *Backend) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
 	if x.Rows == 0 {
 		return
 	}
-	c := b.newCall(rmsNormPart)
+	c := b.newCall(rmsNormPart, pathRMSNorm, noPath)
 	c.x[0], c.x[1], c.x[2], c.x[3] = viewOf(y), viewOf(rstd), viewOf(x), viewOf(w)
 	c.s[0] = float32(eps)
 	if 8*x.Len() >= streamFrom && x.Cols%16 == 0 {
@@ -41,7 +41,7 @@ func rowsAtOnce(cols int) int { return max(1<<16/cols, 1) }
 // a frame, so that the scheduler can stop the goroutine between calls.
 //
 //go:noinline
-func (ws *workspace) rowsOf(c *call, f func(*byte), rows int, ps ...*float32) {
+func (ws *workspace) rowsOf(c *call, f routine, rows int, ps ...*float32) {
 	copy(ws.vec.p[:], ps)
 	ws.vec.count, ws.vec.stream = rows, c.stream
 	ws.do(f, c.cols)
@@ -67,7 +67,7 @@ func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 	if x.Rows == 0 {
 		return
 	}
-	c := b.newCall(normGradPart)
+	c := b.newCall(normGradPart, pathRMSNormGrad, noPath)
 	c.x = [8]view{viewOf(dx), viewOf(x), viewOf(dy), viewOf(w), viewOf(res), viewOf(rstd), viewOf(dw)}
 	if 12*x.Len() >= streamFrom && x.Cols%16 == 0 {
 		c.stream = streams(c.x[:5], 1)

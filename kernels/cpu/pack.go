@@ -19,6 +19,7 @@ func (r *multiplication) packA(s *step, i int) {
 		whole = min((full-8)/r.high+1, full/r.high)
 	}
 	if whole > 0 {
+		r.ws.marks.add(r.stripped)
 		r.strips(ptr(r.ws.a.data, first*size), 4*size, a.at(s.k0, i), 4*a.stride, s.n, whole, 4*r.high)
 	}
 	for p := whole; i+p*r.high < r.packedTo; p++ {
@@ -48,6 +49,7 @@ func (r *multiplication) packB(s *step, jc, w int) {
 		const group = 4
 		for np := w / r.wide; done < np; {
 			n := min(group, np-done)
+			r.ws.marks.add(r.panelled[r.vectors])
 			f(ptr(dst, done*r.wide*s.n), 4*r.wide*s.n, b.at(s.k0, jc+done*r.wide), 4*b.stride, s.n, n)
 			done += n
 		}
@@ -56,7 +58,7 @@ func (r *multiplication) packB(s *step, jc, w int) {
 		cols := min(r.wide, w-j)
 		ld := roundUp(cols, r.lanes)
 		if r.layout == nt {
-			r.isa.packRows(dst[j*s.n:], ld, b, jc+j, cols, s.k0, s.n)
+			r.isa.packRows(r.ws, dst[j*s.n:], ld, b, jc+j, cols, s.k0, s.n)
 			continue
 		}
 		for k := range s.n {
@@ -68,11 +70,12 @@ func (r *multiplication) packB(s *step, jc, w int) {
 
 // packRows turns columns [k0, k0+n) of rows [j, j+cols) of b into dst: element
 // (k, row) at dst[k*ld+row].
-func (s *isa) packRows(dst []float32, ld int, b *view, j, cols, k0, n int) {
+func (s *isa) packRows(ws *workspace, dst []float32, ld int, b *view, j, cols, k0, n int) {
 	whole := n - n%s.lanes
 	for c := 0; c < cols; c += s.lanes {
 		from := 0
 		if c+s.lanes <= cols && whole > 0 {
+			ws.marks.add(s.transposes)
 			s.transpose(ptr(dst, c), 4*ld, b.at(j+c, k0), 4*b.stride, whole)
 			from = whole
 		}

@@ -13,16 +13,17 @@ import (
 // first, so that what a kernel leaves in a core's caches is there for the next
 // one, then those that others have not got to.
 type call struct {
-	run   func(c *call, ws *workspace, part int) // a plain function: a closure would be allocated
-	parts int
-	taken []atomic.Int64 // by share
-	done  sync.WaitGroup // parts
-	ended atomic.Int64   // parts: a hint when to look at done
-	refs  atomic.Int32   // the caller, and every place in the queue
-	b     *Backend
-	mu    sync.Mutex   // guards results that parts add to
-	block atomic.Int64 // of the parts of RMSNormGrad: the next to take
-	turn  atomic.Int64 // and the one whose turn it is
+	run                 func(c *call, ws *workspace, part int) // a plain function: a closure would be allocated
+	rowPath, columnPath path                                   // what is counted where rows, or elements, or columns are shared
+	parts               int
+	taken               []atomic.Int64 // by share
+	done                sync.WaitGroup // parts
+	ended               atomic.Int64   // parts: a hint when to look at done
+	refs                atomic.Int32   // the caller, and every place in the queue
+	b                   *Backend
+	mu                  sync.Mutex   // guards results that parts add to
+	block               atomic.Int64 // of the parts of RMSNormGrad: the next to take
+	turn                atomic.Int64 // and the one whose turn it is
 	operands
 }
 
@@ -35,6 +36,7 @@ type workspace struct {
 	a, b    memory // packed operands
 	c       memory // sums of groups
 	steps   []step
+	marks   marks
 }
 
 // memory is reusable scratch.
@@ -120,6 +122,10 @@ func (c *call) help(thread int, ws *workspace) {
 	c.b.checkControl()
 	for found {
 		c.run(c, ws, i)
+		ws.marks.moveTo(&c.b.counts)
+		if thread > 0 {
+			c.b.counts.path(pathWorker)
+		}
 		c.done.Done()
 		c.ended.Add(1)
 		i, found = c.take(thread)
@@ -140,8 +146,9 @@ func (c *call) take(thread int) (part int, found bool) {
 	return 0, false
 }
 
-// newCall lends a call to be filled in; dispatch takes it back.
-func (b *Backend) newCall(run func(c *call, ws *workspace, part int)) *call {
+// newCall lends a call to be filled in; dispatch takes it back. The paths are
+// for parts that are columns, and for all others.
+func (b *Backend) newCall(run func(c *call, ws *workspace, part int), rows, columns path) *call {
 	b.mu.Lock()
 	var c *call
 	if n := len(b.idle); n > 0 {
@@ -151,7 +158,7 @@ func (b *Backend) newCall(run func(c *call, ws *workspace, part int)) *call {
 	if c == nil {
 		c = &call{taken: make([]atomic.Int64, b.threads)}
 	}
-	c.b, c.run = b, run
+	c.b, c.run, c.rowPath, c.columnPath = b, run, rows, columns
 	return c
 }
 
@@ -160,6 +167,13 @@ func (b *Backend) newCall(run func(c *call, ws *workspace, part int)) *call {
 // held stays the caller's, who drops it.
 func (b *Backend) dispatch(c *call, parts int) {
 	c.parts = parts
+	if parts > 1 {
+		p := c.rowPath
+		if c.byColumns {
+			p = c.columnPath
+		}
+		b.counts.path(p)
+	}
 	for t := range c.taken {
 		c.taken[t].Store(0)
 	}

@@ -54,7 +54,7 @@ func (b *Backend) MatMulNT(c, x, w kernels.Tensor, groups []int) {
 		return
 	}
 	kernels.CheckMatMulNT(c, x, w, groups)
-	job := b.newCall(productPart)
+	job := b.newCall(productPart, pathNTRows, pathNTColumns)
 	job.product = product{layout: nt, c: viewOf(c), terms: 1, groups: kernels.GroupCount(groups)}
 	job.product.term[0] = term{viewOf(x), viewOf(w), groups, x.Cols}
 	b.multiply(job)
@@ -67,7 +67,7 @@ func (b *Backend) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
 		return
 	}
 	kernels.CheckMatMulNN(c, terms)
-	job := b.newCall(productPart)
+	job := b.newCall(productPart, pathNNRows, pathNNColumns)
 	job.product = product{layout: nn, c: viewOf(c), terms: len(terms), groups: kernels.GroupCount(terms[0].Groups)}
 	for i, t := range terms {
 		job.product.term[i] = term{viewOf(t.A), viewOf(t.B), t.Groups, t.A.Cols}
@@ -82,7 +82,7 @@ func (b *Backend) MatMulTN(c, x, y kernels.Tensor) {
 		return
 	}
 	kernels.CheckMatMulTN(c, x, y)
-	job := b.newCall(productPart)
+	job := b.newCall(productPart, pathTNRows, pathTNColumns)
 	job.product = product{layout: tn, c: viewOf(c), terms: 1, groups: 1}
 	job.product.term[0] = term{viewOf(x), viewOf(y), nil, x.Rows}
 	b.multiply(job)
@@ -113,6 +113,7 @@ func (b *Backend) multiply(c *call) {
 	wide *= b.isa.lanes
 	// Parts that are columns pack all of k-major A each; parts that are rows, B.
 	p.byRows = n <= m && (p.layout == tn || n < 2*threads*wide)
+	c.byColumns = !p.byRows
 	if p.byRows {
 		p.share = roundUp((m+threads-1)/threads, high)
 		b.dispatch(c, (m+p.share-1)/p.share)

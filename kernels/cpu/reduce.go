@@ -18,7 +18,7 @@ func (b *Backend) Copy(dst, src kernels.Tensor) {
 		return
 	}
 	kernels.CheckCopy(dst, src)
-	c := b.newCall(copyPart)
+	c := b.newCall(copyPart, noPath, pathCopy)
 	c.x[0], c.x[1] = viewOf(dst), viewOf(src)
 	c.parallelRows(1, dst.Len())
 }
@@ -41,14 +41,18 @@ func (b *Backend) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	if op == kernels.Sum && len(dst) == 1 && allPresent(src) {
 		switch len(src) {
 		case 2:
-			b.elementwise(b.isa.add, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1])
+			b.elementwise(pathReduceTwo, b.isa.add, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1])
 			return
 		case 4:
-			b.elementwise(b.isa.tree4, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1], src[2], src[3])
+			b.elementwise(pathReduceFour, b.isa.tree4, [12]float32{}, dst[0].Len(), 1, dst[0], src[0], src[1], src[2], src[3])
 			return
 		}
 	}
-	c := b.newCall(reducePart)
+	shared := pathReduce
+	if op == kernels.Max {
+		shared = pathReduceMax
+	}
+	c := b.newCall(reducePart, noPath, shared)
 	c.tensors = [2][]kernels.Tensor{dst, src}
 	c.first = int(op)
 	c.parallelRows(1, dst[0].Len())

@@ -16,7 +16,7 @@ func (b *Backend) AddBias(y, bias kernels.Tensor) {
 	if y.Len() == 0 {
 		return
 	}
-	c := b.newCall(addBiasPart)
+	c := b.newCall(addBiasPart, pathAddBiasRows, pathAddBiasColumns)
 	c.x[0], c.x[1] = viewOf(y), viewOf(bias)
 	c.parallelRows(y.Rows, y.Cols)
 }
@@ -34,7 +34,7 @@ func addBiasPart(c *call, ws *workspace, part int) {
 // frame, so that the scheduler can stop the goroutine between calls.
 //
 //go:noinline
-func (ws *workspace) rowOf(f func(*byte), n int, ps ...*float32) float32 {
+func (ws *workspace) rowOf(f routine, n int, ps ...*float32) float32 {
 	copy(ws.vec.p[:], ps)
 	ws.vec.stream = 0
 	return ws.do(f, n)
@@ -48,13 +48,13 @@ func (b *Backend) Residual(dst, x, y, bias kernels.Tensor) {
 	}
 	kernels.CheckResidual(dst, x, y, bias)
 	if bias.Absent() {
-		b.elementwise(b.isa.add, [12]float32{}, dst.Len(), 1, dst, x, y)
+		b.elementwise(pathResidual, b.isa.add, [12]float32{}, dst.Len(), 1, dst, x, y)
 		return
 	}
 	if dst.Len() == 0 {
 		return
 	}
-	c := b.newCall(residualPart)
+	c := b.newCall(residualPart, pathResidualRows, pathResidualColumns)
 	c.x[0], c.x[1], c.x[2], c.x[3] = viewOf(dst), viewOf(x), viewOf(y), viewOf(bias)
 	c.parallelRows(dst.Rows, dst.Cols)
 }
@@ -78,7 +78,7 @@ func (b *Backend) ColumnSum(dst, x kernels.Tensor) {
 	if x.Len() == 0 {
 		return
 	}
-	c := b.newCall(columnSumPart)
+	c := b.newCall(columnSumPart, noPath, pathColumnSum)
 	c.x[0], c.x[1] = viewOf(dst), viewOf(x)
 	c.parallelColumns(x.Rows, x.Cols)
 }
@@ -101,7 +101,7 @@ func (b *Backend) Rope(x, cos, sin kernels.Tensor, inverse bool) {
 	if x.Len() == 0 {
 		return
 	}
-	c := b.newCall(ropePart)
+	c := b.newCall(ropePart, pathRope, noPath)
 	c.x[0], c.x[1], c.x[2] = viewOf(x), viewOf(cos), viewOf(sin)
 	if inverse {
 		c.s[0] = math.Float32frombits(1 << 31)

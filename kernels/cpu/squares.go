@@ -17,7 +17,7 @@ func (b *Backend) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
 	if x.Len() == 0 {
 		return
 	}
-	c := b.newCall(squaresPart)
+	c := b.newCall(squaresPart, noPath, pathSumSquares)
 	c.x[0], c.squares = viewOf(x), acc
 	c.x[0].rows, c.x[0].cols = 1, x.Len()
 	c.parallelRows(1, x.Len())
@@ -77,7 +77,8 @@ func (ws *workspace) addSquares(s *isa, acc *kernels.SquareSum, x []float32) {
 	for i := range q.start {
 		q.start[i] = math.Float64frombits(uint64(1023+k-i*levelBits)<<52 | 1<<51)
 	}
-	q.call(s.squares)
+	ws.marks.add(s.squares.number)
+	q.call(s.squares.f)
 	n, ok := q.totals(s.lanes / 2)
 	if !ok {
 		addBins(acc, x)

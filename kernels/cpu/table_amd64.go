@@ -4,115 +4,118 @@ package cpu
 
 func tilesAVX512() tileTable {
 	var t tileTable
-	t.rows[1][1][0] = rows1x1AVX512
-	t.rows[1][1][1] = rows1x1MaskedAVX512
-	t.rows[1][2][0] = rows2x1AVX512
-	t.rows[1][2][1] = rows2x1MaskedAVX512
-	t.rows[1][3][0] = rows3x1AVX512
-	t.rows[1][3][1] = rows3x1MaskedAVX512
-	t.rows[1][4][0] = rows4x1AVX512
-	t.rows[1][4][1] = rows4x1MaskedAVX512
-	t.rows[1][5][0] = rows5x1AVX512
-	t.rows[1][5][1] = rows5x1MaskedAVX512
-	t.rows[1][6][0] = rows6x1AVX512
-	t.rows[1][6][1] = rows6x1MaskedAVX512
-	t.rows[2][1][0] = rows1x2AVX512
-	t.rows[2][1][1] = rows1x2MaskedAVX512
-	t.rows[2][2][0] = rows2x2AVX512
-	t.rows[2][2][1] = rows2x2MaskedAVX512
-	t.rows[2][3][0] = rows3x2AVX512
-	t.rows[2][3][1] = rows3x2MaskedAVX512
-	t.rows[2][4][0] = rows4x2AVX512
-	t.rows[2][4][1] = rows4x2MaskedAVX512
-	t.rows[2][5][0] = rows5x2AVX512
-	t.rows[2][5][1] = rows5x2MaskedAVX512
-	t.rows[2][6][0] = rows6x2AVX512
-	t.rows[2][6][1] = rows6x2MaskedAVX512
-	t.rows[3][1][0] = rows1x3AVX512
-	t.rows[3][1][1] = rows1x3MaskedAVX512
-	t.rows[3][2][0] = rows2x3AVX512
-	t.rows[3][2][1] = rows2x3MaskedAVX512
-	t.rows[3][3][0] = rows3x3AVX512
-	t.rows[3][3][1] = rows3x3MaskedAVX512
-	t.rows[3][4][0] = rows4x3AVX512
-	t.rows[3][4][1] = rows4x3MaskedAVX512
-	t.rows[3][5][0] = rows5x3AVX512
-	t.rows[3][5][1] = rows5x3MaskedAVX512
-	t.rows[3][6][0] = rows6x3AVX512
-	t.rows[3][6][1] = rows6x3MaskedAVX512
-	t.rows[4][1][0] = rows1x4AVX512
-	t.rows[4][1][1] = rows1x4MaskedAVX512
-	t.rows[4][2][0] = rows2x4AVX512
-	t.rows[4][2][1] = rows2x4MaskedAVX512
-	t.rows[4][3][0] = rows3x4AVX512
-	t.rows[4][3][1] = rows3x4MaskedAVX512
-	t.rows[4][4][0] = rows4x4AVX512
-	t.rows[4][4][1] = rows4x4MaskedAVX512
-	t.rows[4][5][0] = rows5x4AVX512
-	t.rows[4][5][1] = rows5x4MaskedAVX512
-	t.rows[4][6][0] = rows6x4AVX512
-	t.rows[4][6][1] = rows6x4MaskedAVX512
-	t.cols[1][1][0] = cols1x1AVX512
-	t.cols[1][1][1] = cols1x1MaskedAVX512
-	t.cols[1][2][0] = cols2x1AVX512
-	t.cols[1][2][1] = cols2x1MaskedAVX512
-	t.cols[1][3][0] = cols3x1AVX512
-	t.cols[1][3][1] = cols3x1MaskedAVX512
-	t.cols[1][4][0] = cols4x1AVX512
-	t.cols[1][4][1] = cols4x1MaskedAVX512
-	t.cols[1][5][0] = cols5x1AVX512
-	t.cols[1][5][1] = cols5x1MaskedAVX512
-	t.cols[1][6][0] = cols6x1AVX512
-	t.cols[1][6][1] = cols6x1MaskedAVX512
-	t.cols[1][7][0] = cols7x1AVX512
-	t.cols[1][7][1] = cols7x1MaskedAVX512
-	t.cols[1][8][0] = cols8x1AVX512
-	t.cols[1][8][1] = cols8x1MaskedAVX512
-	t.cols[2][1][0] = cols1x2AVX512
-	t.cols[2][1][1] = cols1x2MaskedAVX512
-	t.cols[2][2][0] = cols2x2AVX512
-	t.cols[2][2][1] = cols2x2MaskedAVX512
-	t.cols[2][3][0] = cols3x2AVX512
-	t.cols[2][3][1] = cols3x2MaskedAVX512
-	t.cols[2][4][0] = cols4x2AVX512
-	t.cols[2][4][1] = cols4x2MaskedAVX512
-	t.cols[2][5][0] = cols5x2AVX512
-	t.cols[2][5][1] = cols5x2MaskedAVX512
-	t.cols[2][6][0] = cols6x2AVX512
-	t.cols[2][6][1] = cols6x2MaskedAVX512
-	t.cols[2][7][0] = cols7x2AVX512
-	t.cols[2][7][1] = cols7x2MaskedAVX512
-	t.cols[2][8][0] = cols8x2AVX512
-	t.cols[2][8][1] = cols8x2MaskedAVX512
-	t.cols[3][1][0] = cols1x3AVX512
-	t.cols[3][1][1] = cols1x3MaskedAVX512
-	t.cols[3][2][0] = cols2x3AVX512
-	t.cols[3][2][1] = cols2x3MaskedAVX512
-	t.cols[3][3][0] = cols3x3AVX512
-	t.cols[3][3][1] = cols3x3MaskedAVX512
-	t.cols[3][4][0] = cols4x3AVX512
-	t.cols[3][4][1] = cols4x3MaskedAVX512
-	t.cols[3][5][0] = cols5x3AVX512
-	t.cols[3][5][1] = cols5x3MaskedAVX512
-	t.cols[3][6][0] = cols6x3AVX512
-	t.cols[3][6][1] = cols6x3MaskedAVX512
-	t.cols[3][7][0] = cols7x3AVX512
-	t.cols[3][7][1] = cols7x3MaskedAVX512
-	t.cols[3][8][0] = cols8x3AVX512
-	t.cols[3][8][1] = cols8x3MaskedAVX512
-	t.cols[4][1][0] = cols1x4AVX512
-	t.cols[4][1][1] = cols1x4MaskedAVX512
-	t.cols[4][2][0] = cols2x4AVX512
-	t.cols[4][2][1] = cols2x4MaskedAVX512
-	t.cols[4][3][0] = cols3x4AVX512
-	t.cols[4][3][1] = cols3x4MaskedAVX512
-	t.cols[4][4][0] = cols4x4AVX512
-	t.cols[4][4][1] = cols4x4MaskedAVX512
-	t.cols[4][5][0] = cols5x4AVX512
-	t.cols[4][5][1] = cols5x4MaskedAVX512
-	t.cols[4][6][0] = cols6x4AVX512
-	t.cols[4][6][1] = cols6x4MaskedAVX512
-	t.transpose = transposeAVX512
+	t.rows[1][1][0] = routine{f: rows1x1AVX512, number: 0}
+	t.rows[1][1][1] = routine{f: rows1x1MaskedAVX512, number: 1}
+	t.rows[1][2][0] = routine{f: rows2x1AVX512, number: 2}
+	t.rows[1][2][1] = routine{f: rows2x1MaskedAVX512, number: 3}
+	t.rows[1][3][0] = routine{f: rows3x1AVX512, number: 4}
+	t.rows[1][3][1] = routine{f: rows3x1MaskedAVX512, number: 5}
+	t.rows[1][4][0] = routine{f: rows4x1AVX512, number: 6}
+	t.rows[1][4][1] = routine{f: rows4x1MaskedAVX512, number: 7}
+	t.rows[1][5][0] = routine{f: rows5x1AVX512, number: 8}
+	t.rows[1][5][1] = routine{f: rows5x1MaskedAVX512, number: 9}
+	t.rows[1][6][0] = routine{f: rows6x1AVX512, number: 10}
+	t.rows[1][6][1] = routine{f: rows6x1MaskedAVX512, number: 11}
+	t.rows[2][1][0] = routine{f: rows1x2AVX512, number: 12}
+	t.rows[2][1][1] = routine{f: rows1x2MaskedAVX512, number: 13}
+	t.rows[2][2][0] = routine{f: rows2x2AVX512, number: 14}
+	t.rows[2][2][1] = routine{f: rows2x2MaskedAVX512, number: 15}
+	t.rows[2][3][0] = routine{f: rows3x2AVX512, number: 16}
+	t.rows[2][3][1] = routine{f: rows3x2MaskedAVX512, number: 17}
+	t.rows[2][4][0] = routine{f: rows4x2AVX512, number: 18}
+	t.rows[2][4][1] = routine{f: rows4x2MaskedAVX512, number: 19}
+	t.rows[2][5][0] = routine{f: rows5x2AVX512, number: 20}
+	t.rows[2][5][1] = routine{f: rows5x2MaskedAVX512, number: 21}
+	t.rows[2][6][0] = routine{f: rows6x2AVX512, number: 22}
+	t.rows[2][6][1] = routine{f: rows6x2MaskedAVX512, number: 23}
+	t.rows[3][1][0] = routine{f: rows1x3AVX512, number: 24}
+	t.rows[3][1][1] = routine{f: rows1x3MaskedAVX512, number: 25}
+	t.rows[3][2][0] = routine{f: rows2x3AVX512, number: 26}
+	t.rows[3][2][1] = routine{f: rows2x3MaskedAVX512, number: 27}
+	t.rows[3][3][0] = routine{f: rows3x3AVX512, number: 28}
+	t.rows[3][3][1] = routine{f: rows3x3MaskedAVX512, number: 29}
+	t.rows[3][4][0] = routine{f: rows4x3AVX512, number: 30}
+	t.rows[3][4][1] = routine{f: rows4x3MaskedAVX512, number: 31}
+	t.rows[3][5][0] = routine{f: rows5x3AVX512, number: 32}
+	t.rows[3][5][1] = routine{f: rows5x3MaskedAVX512, number: 33}
+	t.rows[3][6][0] = routine{f: rows6x3AVX512, number: 34}
+	t.rows[3][6][1] = routine{f: rows6x3MaskedAVX512, number: 35}
+	t.rows[4][1][0] = routine{f: rows1x4AVX512, number: 36}
+	t.rows[4][1][1] = routine{f: rows1x4MaskedAVX512, number: 37}
+	t.rows[4][2][0] = routine{f: rows2x4AVX512, number: 38}
+	t.rows[4][2][1] = routine{f: rows2x4MaskedAVX512, number: 39}
+	t.rows[4][3][0] = routine{f: rows3x4AVX512, number: 40}
+	t.rows[4][3][1] = routine{f: rows3x4MaskedAVX512, number: 41}
+	t.rows[4][4][0] = routine{f: rows4x4AVX512, number: 42}
+	t.rows[4][4][1] = routine{f: rows4x4MaskedAVX512, number: 43}
+	t.rows[4][5][0] = routine{f: rows5x4AVX512, number: 44}
+	t.rows[4][5][1] = routine{f: rows5x4MaskedAVX512, number: 45}
+	t.rows[4][6][0] = routine{f: rows6x4AVX512, number: 46}
+	t.rows[4][6][1] = routine{f: rows6x4MaskedAVX512, number: 47}
+	t.cols[1][1][0] = routine{f: cols1x1AVX512, number: 48}
+	t.cols[1][1][1] = routine{f: cols1x1MaskedAVX512, number: 49}
+	t.cols[1][2][0] = routine{f: cols2x1AVX512, number: 50}
+	t.cols[1][2][1] = routine{f: cols2x1MaskedAVX512, number: 51}
+	t.cols[1][3][0] = routine{f: cols3x1AVX512, number: 52}
+	t.cols[1][3][1] = routine{f: cols3x1MaskedAVX512, number: 53}
+	t.cols[1][4][0] = routine{f: cols4x1AVX512, number: 54}
+	t.cols[1][4][1] = routine{f: cols4x1MaskedAVX512, number: 55}
+	t.cols[1][5][0] = routine{f: cols5x1AVX512, number: 56}
+	t.cols[1][5][1] = routine{f: cols5x1MaskedAVX512, number: 57}
+	t.cols[1][6][0] = routine{f: cols6x1AVX512, number: 58}
+	t.cols[1][6][1] = routine{f: cols6x1MaskedAVX512, number: 59}
+	t.cols[1][7][0] = routine{f: cols7x1AVX512, number: 60}
+	t.cols[1][7][1] = routine{f: cols7x1MaskedAVX512, number: 61}
+	t.cols[1][8][0] = routine{f: cols8x1AVX512, number: 62}
+	t.cols[1][8][1] = routine{f: cols8x1MaskedAVX512, number: 63}
+	t.cols[2][1][0] = routine{f: cols1x2AVX512, number: 64}
+	t.cols[2][1][1] = routine{f: cols1x2MaskedAVX512, number: 65}
+	t.cols[2][2][0] = routine{f: cols2x2AVX512, number: 66}
+	t.cols[2][2][1] = routine{f: cols2x2MaskedAVX512, number: 67}
+	t.cols[2][3][0] = routine{f: cols3x2AVX512, number: 68}
+	t.cols[2][3][1] = routine{f: cols3x2MaskedAVX512, number: 69}
+	t.cols[2][4][0] = routine{f: cols4x2AVX512, number: 70}
+	t.cols[2][4][1] = routine{f: cols4x2MaskedAVX512, number: 71}
+	t.cols[2][5][0] = routine{f: cols5x2AVX512, number: 72}
+	t.cols[2][5][1] = routine{f: cols5x2MaskedAVX512, number: 73}
+	t.cols[2][6][0] = routine{f: cols6x2AVX512, number: 74}
+	t.cols[2][6][1] = routine{f: cols6x2MaskedAVX512, number: 75}
+	t.cols[2][7][0] = routine{f: cols7x2AVX512, number: 76}
+	t.cols[2][7][1] = routine{f: cols7x2MaskedAVX512, number: 77}
+	t.cols[2][8][0] = routine{f: cols8x2AVX512, number: 78}
+	t.cols[2][8][1] = routine{f: cols8x2MaskedAVX512, number: 79}
+	t.cols[3][1][0] = routine{f: cols1x3AVX512, number: 80}
+	t.cols[3][1][1] = routine{f: cols1x3MaskedAVX512, number: 81}
+	t.cols[3][2][0] = routine{f: cols2x3AVX512, number: 82}
+	t.cols[3][2][1] = routine{f: cols2x3MaskedAVX512, number: 83}
+	t.cols[3][3][0] = routine{f: cols3x3AVX512, number: 84}
+	t.cols[3][3][1] = routine{f: cols3x3MaskedAVX512, number: 85}
+	t.cols[3][4][0] = routine{f: cols4x3AVX512, number: 86}
+	t.cols[3][4][1] = routine{f: cols4x3MaskedAVX512, number: 87}
+	t.cols[3][5][0] = routine{f: cols5x3AVX512, number: 88}
+	t.cols[3][5][1] = routine{f: cols5x3MaskedAVX512, number: 89}
+	t.cols[3][6][0] = routine{f: cols6x3AVX512, number: 90}
+	t.cols[3][6][1] = routine{f: cols6x3MaskedAVX512, number: 91}
+	t.cols[3][7][0] = routine{f: cols7x3AVX512, number: 92}
+	t.cols[3][7][1] = routine{f: cols7x3MaskedAVX512, number: 93}
+	t.cols[3][8][0] = routine{f: cols8x3AVX512, number: 94}
+	t.cols[3][8][1] = routine{f: cols8x3MaskedAVX512, number: 95}
+	t.cols[4][1][0] = routine{f: cols1x4AVX512, number: 96}
+	t.cols[4][1][1] = routine{f: cols1x4MaskedAVX512, number: 97}
+	t.cols[4][2][0] = routine{f: cols2x4AVX512, number: 98}
+	t.cols[4][2][1] = routine{f: cols2x4MaskedAVX512, number: 99}
+	t.cols[4][3][0] = routine{f: cols3x4AVX512, number: 100}
+	t.cols[4][3][1] = routine{f: cols3x4MaskedAVX512, number: 101}
+	t.cols[4][4][0] = routine{f: cols4x4AVX512, number: 102}
+	t.cols[4][4][1] = routine{f: cols4x4MaskedAVX512, number: 103}
+	t.cols[4][5][0] = routine{f: cols5x4AVX512, number: 104}
+	t.cols[4][5][1] = routine{f: cols5x4MaskedAVX512, number: 105}
+	t.cols[4][6][0] = routine{f: cols6x4AVX512, number: 106}
+	t.cols[4][6][1] = routine{f: cols6x4MaskedAVX512, number: 107}
+	t.transpose, t.transposes = transposeAVX512, 108
+	t.strips, t.stripped = strips, 109
+	t.panels[3], t.panelled[3] = panels3AVX512, 110
+	t.panels[4], t.panelled[4] = panels4AVX512, 111
 	t.rowsMost[1], t.colsMost[1] = 6, 8
 	t.rowsMost[2], t.colsMost[2] = 6, 8
 	t.rowsMost[3], t.colsMost[3] = 6, 8
@@ -122,89 +125,248 @@ func tilesAVX512() tileTable {
 
 func vectorsAVX512() vectorTable {
 	return vectorTable{
-		fill:              fillAVX512,
-		scale:             scaleAVX512,
-		addConst:          addConstAVX512,
-		add:               addAVX512,
-		tree4:             tree4AVX512,
-		residual:          residualAVX512,
-		larger:            largerAVX512,
-		lanesDot:          lanesDotAVX512,
-		rmsNorm:           rmsNormAVX512,
-		normWeight:        normWeightAVX512,
-		normGrad:          normGradAVX512,
-		normGradAdd:       normGradAddAVX512,
-		normGradWeight:    normGradWeightAVX512,
-		normGradAddWeight: normGradAddWeightAVX512,
-		rope:              ropeAVX512,
-		scaleMax:          scaleMaxAVX512,
-		rowMax:            rowMaxAVX512,
-		expSum:            expSumAVX512,
-		divide:            divideAVX512,
-		divideScale:       divideScaleAVX512,
-		softmaxGrad:       softmaxGradAVX512,
-		swiglu:            swigluAVX512,
-		swigluGrad:        swigluGradAVX512,
-		adamw:             adamwAVX512,
-		sgd:               sgdAVX512,
-		squares:           squaresAVX512,
-		largestBits:       largestBitsAVX512,
-		hash:              hashAVX512,
-		hashChanged:       hashChangedAVX512,
+		lanesDot:          routine{f: lanesDotAVX512, number: 112},
+		addConst:          routine{f: addConstAVX512, number: 113},
+		residual:          routine{f: residualAVX512, number: 114},
+		larger:            routine{f: largerAVX512, number: 115},
+		normWeight:        routine{f: normWeightAVX512, number: 116},
+		rope:              routine{f: ropeAVX512, number: 117},
+		scaleMax:          routine{f: scaleMaxAVX512, number: 118},
+		rowMax:            routine{f: rowMaxAVX512, number: 119},
+		expSum:            routine{f: expSumAVX512, number: 120},
+		divide:            routine{f: divideAVX512, number: 121},
+		divideScale:       routine{f: divideScaleAVX512, number: 122},
+		softmaxGrad:       routine{f: softmaxGradAVX512, number: 123},
+		adamw:             routine{f: adamwAVX512, number: 124},
+		sgd:               routine{f: sgdAVX512, number: 125},
+		squares:           routine{f: squaresAVX512, number: 126},
+		largestBits:       routine{f: largestBitsAVX512, number: 127},
+		hash:              routine{f: hashAVX512, number: 128},
+		hashChanged:       routine{f: hashChangedAVX512, number: 129},
+		fill:              routine{f: fillAVX512, number: 130, streaming: 131},
+		scale:             routine{f: scaleAVX512, number: 132, streaming: 133},
+		add:               routine{f: addAVX512, number: 134, streaming: 135},
+		tree4:             routine{f: tree4AVX512, number: 136, streaming: 137},
+		rmsNorm:           routine{f: rmsNormAVX512, number: 138, streaming: 139},
+		normGrad:          routine{f: normGradAVX512, number: 140, streaming: 141},
+		normGradAdd:       routine{f: normGradAddAVX512, number: 142, streaming: 143},
+		normGradWeight:    routine{f: normGradWeightAVX512, number: 144, streaming: 145},
+		normGradAddWeight: routine{f: normGradAddWeightAVX512, number: 146, streaming: 147},
+		swiglu:            routine{f: swigluAVX512, number: 148, streaming: 149},
+		swigluGrad:        routine{f: swigluGradAVX512, number: 150, streaming: 151},
+	}
+}
+
+func routinesAVX512() []string {
+	return []string{
+		"rows1x1AVX512",
+		"rows1x1MaskedAVX512",
+		"rows2x1AVX512",
+		"rows2x1MaskedAVX512",
+		"rows3x1AVX512",
+		"rows3x1MaskedAVX512",
+		"rows4x1AVX512",
+		"rows4x1MaskedAVX512",
+		"rows5x1AVX512",
+		"rows5x1MaskedAVX512",
+		"rows6x1AVX512",
+		"rows6x1MaskedAVX512",
+		"rows1x2AVX512",
+		"rows1x2MaskedAVX512",
+		"rows2x2AVX512",
+		"rows2x2MaskedAVX512",
+		"rows3x2AVX512",
+		"rows3x2MaskedAVX512",
+		"rows4x2AVX512",
+		"rows4x2MaskedAVX512",
+		"rows5x2AVX512",
+		"rows5x2MaskedAVX512",
+		"rows6x2AVX512",
+		"rows6x2MaskedAVX512",
+		"rows1x3AVX512",
+		"rows1x3MaskedAVX512",
+		"rows2x3AVX512",
+		"rows2x3MaskedAVX512",
+		"rows3x3AVX512",
+		"rows3x3MaskedAVX512",
+		"rows4x3AVX512",
+		"rows4x3MaskedAVX512",
+		"rows5x3AVX512",
+		"rows5x3MaskedAVX512",
+		"rows6x3AVX512",
+		"rows6x3MaskedAVX512",
+		"rows1x4AVX512",
+		"rows1x4MaskedAVX512",
+		"rows2x4AVX512",
+		"rows2x4MaskedAVX512",
+		"rows3x4AVX512",
+		"rows3x4MaskedAVX512",
+		"rows4x4AVX512",
+		"rows4x4MaskedAVX512",
+		"rows5x4AVX512",
+		"rows5x4MaskedAVX512",
+		"rows6x4AVX512",
+		"rows6x4MaskedAVX512",
+		"cols1x1AVX512",
+		"cols1x1MaskedAVX512",
+		"cols2x1AVX512",
+		"cols2x1MaskedAVX512",
+		"cols3x1AVX512",
+		"cols3x1MaskedAVX512",
+		"cols4x1AVX512",
+		"cols4x1MaskedAVX512",
+		"cols5x1AVX512",
+		"cols5x1MaskedAVX512",
+		"cols6x1AVX512",
+		"cols6x1MaskedAVX512",
+		"cols7x1AVX512",
+		"cols7x1MaskedAVX512",
+		"cols8x1AVX512",
+		"cols8x1MaskedAVX512",
+		"cols1x2AVX512",
+		"cols1x2MaskedAVX512",
+		"cols2x2AVX512",
+		"cols2x2MaskedAVX512",
+		"cols3x2AVX512",
+		"cols3x2MaskedAVX512",
+		"cols4x2AVX512",
+		"cols4x2MaskedAVX512",
+		"cols5x2AVX512",
+		"cols5x2MaskedAVX512",
+		"cols6x2AVX512",
+		"cols6x2MaskedAVX512",
+		"cols7x2AVX512",
+		"cols7x2MaskedAVX512",
+		"cols8x2AVX512",
+		"cols8x2MaskedAVX512",
+		"cols1x3AVX512",
+		"cols1x3MaskedAVX512",
+		"cols2x3AVX512",
+		"cols2x3MaskedAVX512",
+		"cols3x3AVX512",
+		"cols3x3MaskedAVX512",
+		"cols4x3AVX512",
+		"cols4x3MaskedAVX512",
+		"cols5x3AVX512",
+		"cols5x3MaskedAVX512",
+		"cols6x3AVX512",
+		"cols6x3MaskedAVX512",
+		"cols7x3AVX512",
+		"cols7x3MaskedAVX512",
+		"cols8x3AVX512",
+		"cols8x3MaskedAVX512",
+		"cols1x4AVX512",
+		"cols1x4MaskedAVX512",
+		"cols2x4AVX512",
+		"cols2x4MaskedAVX512",
+		"cols3x4AVX512",
+		"cols3x4MaskedAVX512",
+		"cols4x4AVX512",
+		"cols4x4MaskedAVX512",
+		"cols5x4AVX512",
+		"cols5x4MaskedAVX512",
+		"cols6x4AVX512",
+		"cols6x4MaskedAVX512",
+		"transposeAVX512",
+		"strips",
+		"panels3AVX512",
+		"panels4AVX512",
+		"lanesDotAVX512",
+		"addConstAVX512",
+		"residualAVX512",
+		"largerAVX512",
+		"normWeightAVX512",
+		"ropeAVX512",
+		"scaleMaxAVX512",
+		"rowMaxAVX512",
+		"expSumAVX512",
+		"divideAVX512",
+		"divideScaleAVX512",
+		"softmaxGradAVX512",
+		"adamwAVX512",
+		"sgdAVX512",
+		"squaresAVX512",
+		"largestBitsAVX512",
+		"hashAVX512",
+		"hashChangedAVX512",
+		"fillAVX512",
+		"fillAVX512, past the caches",
+		"scaleAVX512",
+		"scaleAVX512, past the caches",
+		"addAVX512",
+		"addAVX512, past the caches",
+		"tree4AVX512",
+		"tree4AVX512, past the caches",
+		"rmsNormAVX512",
+		"rmsNormAVX512, past the caches",
+		"normGradAVX512",
+		"normGradAVX512, past the caches",
+		"normGradAddAVX512",
+		"normGradAddAVX512, past the caches",
+		"normGradWeightAVX512",
+		"normGradWeightAVX512, past the caches",
+		"normGradAddWeightAVX512",
+		"normGradAddWeightAVX512, past the caches",
+		"swigluAVX512",
+		"swigluAVX512, past the caches",
+		"swigluGradAVX512",
+		"swigluGradAVX512, past the caches",
 	}
 }
 
 func tilesAVX2() tileTable {
 	var t tileTable
-	t.rows[1][1][0] = rows1x1AVX2
-	t.rows[1][1][1] = rows1x1MaskedAVX2
-	t.rows[1][2][0] = rows2x1AVX2
-	t.rows[1][2][1] = rows2x1MaskedAVX2
-	t.rows[1][3][0] = rows3x1AVX2
-	t.rows[1][3][1] = rows3x1MaskedAVX2
-	t.rows[1][4][0] = rows4x1AVX2
-	t.rows[1][4][1] = rows4x1MaskedAVX2
-	t.rows[1][5][0] = rows5x1AVX2
-	t.rows[1][5][1] = rows5x1MaskedAVX2
-	t.rows[1][6][0] = rows6x1AVX2
-	t.rows[1][6][1] = rows6x1MaskedAVX2
-	t.rows[2][1][0] = rows1x2AVX2
-	t.rows[2][1][1] = rows1x2MaskedAVX2
-	t.rows[2][2][0] = rows2x2AVX2
-	t.rows[2][2][1] = rows2x2MaskedAVX2
-	t.rows[2][3][0] = rows3x2AVX2
-	t.rows[2][3][1] = rows3x2MaskedAVX2
-	t.rows[2][4][0] = rows4x2AVX2
-	t.rows[2][4][1] = rows4x2MaskedAVX2
-	t.rows[2][5][0] = rows5x2AVX2
-	t.rows[2][5][1] = rows5x2MaskedAVX2
-	t.rows[2][6][0] = rows6x2AVX2
-	t.rows[2][6][1] = rows6x2MaskedAVX2
-	t.cols[1][1][0] = cols1x1AVX2
-	t.cols[1][1][1] = cols1x1MaskedAVX2
-	t.cols[1][2][0] = cols2x1AVX2
-	t.cols[1][2][1] = cols2x1MaskedAVX2
-	t.cols[1][3][0] = cols3x1AVX2
-	t.cols[1][3][1] = cols3x1MaskedAVX2
-	t.cols[1][4][0] = cols4x1AVX2
-	t.cols[1][4][1] = cols4x1MaskedAVX2
-	t.cols[1][5][0] = cols5x1AVX2
-	t.cols[1][5][1] = cols5x1MaskedAVX2
-	t.cols[1][6][0] = cols6x1AVX2
-	t.cols[1][6][1] = cols6x1MaskedAVX2
-	t.cols[2][1][0] = cols1x2AVX2
-	t.cols[2][1][1] = cols1x2MaskedAVX2
-	t.cols[2][2][0] = cols2x2AVX2
-	t.cols[2][2][1] = cols2x2MaskedAVX2
-	t.cols[2][3][0] = cols3x2AVX2
-	t.cols[2][3][1] = cols3x2MaskedAVX2
-	t.cols[2][4][0] = cols4x2AVX2
-	t.cols[2][4][1] = cols4x2MaskedAVX2
-	t.cols[2][5][0] = cols5x2AVX2
-	t.cols[2][5][1] = cols5x2MaskedAVX2
-	t.cols[2][6][0] = cols6x2AVX2
-	t.cols[2][6][1] = cols6x2MaskedAVX2
-	t.transpose = transposeAVX2
+	t.rows[1][1][0] = routine{f: rows1x1AVX2, number: 0}
+	t.rows[1][1][1] = routine{f: rows1x1MaskedAVX2, number: 1}
+	t.rows[1][2][0] = routine{f: rows2x1AVX2, number: 2}
+	t.rows[1][2][1] = routine{f: rows2x1MaskedAVX2, number: 3}
+	t.rows[1][3][0] = routine{f: rows3x1AVX2, number: 4}
+	t.rows[1][3][1] = routine{f: rows3x1MaskedAVX2, number: 5}
+	t.rows[1][4][0] = routine{f: rows4x1AVX2, number: 6}
+	t.rows[1][4][1] = routine{f: rows4x1MaskedAVX2, number: 7}
+	t.rows[1][5][0] = routine{f: rows5x1AVX2, number: 8}
+	t.rows[1][5][1] = routine{f: rows5x1MaskedAVX2, number: 9}
+	t.rows[1][6][0] = routine{f: rows6x1AVX2, number: 10}
+	t.rows[1][6][1] = routine{f: rows6x1MaskedAVX2, number: 11}
+	t.rows[2][1][0] = routine{f: rows1x2AVX2, number: 12}
+	t.rows[2][1][1] = routine{f: rows1x2MaskedAVX2, number: 13}
+	t.rows[2][2][0] = routine{f: rows2x2AVX2, number: 14}
+	t.rows[2][2][1] = routine{f: rows2x2MaskedAVX2, number: 15}
+	t.rows[2][3][0] = routine{f: rows3x2AVX2, number: 16}
+	t.rows[2][3][1] = routine{f: rows3x2MaskedAVX2, number: 17}
+	t.rows[2][4][0] = routine{f: rows4x2AVX2, number: 18}
+	t.rows[2][4][1] = routine{f: rows4x2MaskedAVX2, number: 19}
+	t.rows[2][5][0] = routine{f: rows5x2AVX2, number: 20}
+	t.rows[2][5][1] = routine{f: rows5x2MaskedAVX2, number: 21}
+	t.rows[2][6][0] = routine{f: rows6x2AVX2, number: 22}
+	t.rows[2][6][1] = routine{f: rows6x2MaskedAVX2, number: 23}
+	t.cols[1][1][0] = routine{f: cols1x1AVX2, number: 24}
+	t.cols[1][1][1] = routine{f: cols1x1MaskedAVX2, number: 25}
+	t.cols[1][2][0] = routine{f: cols2x1AVX2, number: 26}
+	t.cols[1][2][1] = routine{f: cols2x1MaskedAVX2, number: 27}
+	t.cols[1][3][0] = routine{f: cols3x1AVX2, number: 28}
+	t.cols[1][3][1] = routine{f: cols3x1MaskedAVX2, number: 29}
+	t.cols[1][4][0] = routine{f: cols4x1AVX2, number: 30}
+	t.cols[1][4][1] = routine{f: cols4x1MaskedAVX2, number: 31}
+	t.cols[1][5][0] = routine{f: cols5x1AVX2, number: 32}
+	t.cols[1][5][1] = routine{f: cols5x1MaskedAVX2, number: 33}
+	t.cols[1][6][0] = routine{f: cols6x1AVX2, number: 34}
+	t.cols[1][6][1] = routine{f: cols6x1MaskedAVX2, number: 35}
+	t.cols[2][1][0] = routine{f: cols1x2AVX2, number: 36}
+	t.cols[2][1][1] = routine{f: cols1x2MaskedAVX2, number: 37}
+	t.cols[2][2][0] = routine{f: cols2x2AVX2, number: 38}
+	t.cols[2][2][1] = routine{f: cols2x2MaskedAVX2, number: 39}
+	t.cols[2][3][0] = routine{f: cols3x2AVX2, number: 40}
+	t.cols[2][3][1] = routine{f: cols3x2MaskedAVX2, number: 41}
+	t.cols[2][4][0] = routine{f: cols4x2AVX2, number: 42}
+	t.cols[2][4][1] = routine{f: cols4x2MaskedAVX2, number: 43}
+	t.cols[2][5][0] = routine{f: cols5x2AVX2, number: 44}
+	t.cols[2][5][1] = routine{f: cols5x2MaskedAVX2, number: 45}
+	t.cols[2][6][0] = routine{f: cols6x2AVX2, number: 46}
+	t.cols[2][6][1] = routine{f: cols6x2MaskedAVX2, number: 47}
+	t.transpose, t.transposes = transposeAVX2, 48
+	t.strips, t.stripped = strips, 49
+	t.panels[2], t.panelled[2] = panels2AVX2, 50
 	t.rowsMost[1], t.colsMost[1] = 6, 6
 	t.rowsMost[2], t.colsMost[2] = 6, 6
 	return t
@@ -212,34 +374,130 @@ func tilesAVX2() tileTable {
 
 func vectorsAVX2() vectorTable {
 	return vectorTable{
-		fill:              fillAVX2,
-		scale:             scaleAVX2,
-		addConst:          addConstAVX2,
-		add:               addAVX2,
-		tree4:             tree4AVX2,
-		residual:          residualAVX2,
-		larger:            largerAVX2,
-		lanesDot:          lanesDotAVX2,
-		rmsNorm:           rmsNormAVX2,
-		normWeight:        normWeightAVX2,
-		normGrad:          normGradAVX2,
-		normGradAdd:       normGradAddAVX2,
-		normGradWeight:    normGradWeightAVX2,
-		normGradAddWeight: normGradAddWeightAVX2,
-		rope:              ropeAVX2,
-		scaleMax:          scaleMaxAVX2,
-		rowMax:            rowMaxAVX2,
-		expSum:            expSumAVX2,
-		divide:            divideAVX2,
-		divideScale:       divideScaleAVX2,
-		softmaxGrad:       softmaxGradAVX2,
-		swiglu:            swigluAVX2,
-		swigluGrad:        swigluGradAVX2,
-		adamw:             adamwAVX2,
-		sgd:               sgdAVX2,
-		squares:           squaresAVX2,
-		largestBits:       largestBitsAVX2,
-		hash:              hashAVX2,
-		hashChanged:       hashChangedAVX2,
+		lanesDot:          routine{f: lanesDotAVX2, number: 51},
+		addConst:          routine{f: addConstAVX2, number: 52},
+		residual:          routine{f: residualAVX2, number: 53},
+		larger:            routine{f: largerAVX2, number: 54},
+		normWeight:        routine{f: normWeightAVX2, number: 55},
+		rope:              routine{f: ropeAVX2, number: 56},
+		scaleMax:          routine{f: scaleMaxAVX2, number: 57},
+		rowMax:            routine{f: rowMaxAVX2, number: 58},
+		expSum:            routine{f: expSumAVX2, number: 59},
+		divide:            routine{f: divideAVX2, number: 60},
+		divideScale:       routine{f: divideScaleAVX2, number: 61},
+		softmaxGrad:       routine{f: softmaxGradAVX2, number: 62},
+		adamw:             routine{f: adamwAVX2, number: 63},
+		sgd:               routine{f: sgdAVX2, number: 64},
+		squares:           routine{f: squaresAVX2, number: 65},
+		largestBits:       routine{f: largestBitsAVX2, number: 66},
+		hash:              routine{f: hashAVX2, number: 67},
+		hashChanged:       routine{f: hashChangedAVX2, number: 68},
+		fill:              routine{f: fillAVX2, number: 69, streaming: 70},
+		scale:             routine{f: scaleAVX2, number: 71, streaming: 72},
+		add:               routine{f: addAVX2, number: 73, streaming: 74},
+		tree4:             routine{f: tree4AVX2, number: 75, streaming: 76},
+		rmsNorm:           routine{f: rmsNormAVX2, number: 77, streaming: 78},
+		normGrad:          routine{f: normGradAVX2, number: 79, streaming: 80},
+		normGradAdd:       routine{f: normGradAddAVX2, number: 81, streaming: 82},
+		normGradWeight:    routine{f: normGradWeightAVX2, number: 83, streaming: 84},
+		normGradAddWeight: routine{f: normGradAddWeightAVX2, number: 85, streaming: 86},
+		swiglu:            routine{f: swigluAVX2, number: 87, streaming: 88},
+		swigluGrad:        routine{f: swigluGradAVX2, number: 89, streaming: 90},
+	}
+}
+
+func routinesAVX2() []string {
+	return []string{
+		"rows1x1AVX2",
+		"rows1x1MaskedAVX2",
+		"rows2x1AVX2",
+		"rows2x1MaskedAVX2",
+		"rows3x1AVX2",
+		"rows3x1MaskedAVX2",
+		"rows4x1AVX2",
+		"rows4x1MaskedAVX2",
+		"rows5x1AVX2",
+		"rows5x1MaskedAVX2",
+		"rows6x1AVX2",
+		"rows6x1MaskedAVX2",
+		"rows1x2AVX2",
+		"rows1x2MaskedAVX2",
+		"rows2x2AVX2",
+		"rows2x2MaskedAVX2",
+		"rows3x2AVX2",
+		"rows3x2MaskedAVX2",
+		"rows4x2AVX2",
+		"rows4x2MaskedAVX2",
+		"rows5x2AVX2",
+		"rows5x2MaskedAVX2",
+		"rows6x2AVX2",
+		"rows6x2MaskedAVX2",
+		"cols1x1AVX2",
+		"cols1x1MaskedAVX2",
+		"cols2x1AVX2",
+		"cols2x1MaskedAVX2",
+		"cols3x1AVX2",
+		"cols3x1MaskedAVX2",
+		"cols4x1AVX2",
+		"cols4x1MaskedAVX2",
+		"cols5x1AVX2",
+		"cols5x1MaskedAVX2",
+		"cols6x1AVX2",
+		"cols6x1MaskedAVX2",
+		"cols1x2AVX2",
+		"cols1x2MaskedAVX2",
+		"cols2x2AVX2",
+		"cols2x2MaskedAVX2",
+		"cols3x2AVX2",
+		"cols3x2MaskedAVX2",
+		"cols4x2AVX2",
+		"cols4x2MaskedAVX2",
+		"cols5x2AVX2",
+		"cols5x2MaskedAVX2",
+		"cols6x2AVX2",
+		"cols6x2MaskedAVX2",
+		"transposeAVX2",
+		"strips",
+		"panels2AVX2",
+		"lanesDotAVX2",
+		"addConstAVX2",
+		"residualAVX2",
+		"largerAVX2",
+		"normWeightAVX2",
+		"ropeAVX2",
+		"scaleMaxAVX2",
+		"rowMaxAVX2",
+		"expSumAVX2",
+		"divideAVX2",
+		"divideScaleAVX2",
+		"softmaxGradAVX2",
+		"adamwAVX2",
+		"sgdAVX2",
+		"squaresAVX2",
+		"largestBitsAVX2",
+		"hashAVX2",
+		"hashChangedAVX2",
+		"fillAVX2",
+		"fillAVX2, past the caches",
+		"scaleAVX2",
+		"scaleAVX2, past the caches",
+		"addAVX2",
+		"addAVX2, past the caches",
+		"tree4AVX2",
+		"tree4AVX2, past the caches",
+		"rmsNormAVX2",
+		"rmsNormAVX2, past the caches",
+		"normGradAVX2",
+		"normGradAVX2, past the caches",
+		"normGradAddAVX2",
+		"normGradAddAVX2, past the caches",
+		"normGradWeightAVX2",
+		"normGradWeightAVX2, past the caches",
+		"normGradAddWeightAVX2",
+		"normGradAddWeightAVX2, past the caches",
+		"swigluAVX2",
+		"swigluAVX2, past the caches",
+		"swigluGradAVX2",
+		"swigluGradAVX2, past the caches",
 	}
 }

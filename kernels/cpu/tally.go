@@ -30,10 +30,11 @@ func (t *Tally) watch(s *isa) *isa {
 }
 
 // watchTiles wraps the tiles of a table; high x wide is the greatest one.
-func (t *Tally) watchTiles(table *[5][9][2]func(*byte), wide, high int) {
+func (t *Tally) watchTiles(table *[5][9][2]routine, wide, high int) {
 	for v := range table {
 		for r := range table[v] {
-			for masked, f := range table[v][r] {
+			for masked := range table[v][r] {
+				f := table[v][r][masked].f
 				if f == nil {
 					continue
 				}
@@ -41,7 +42,7 @@ func (t *Tally) watchTiles(table *[5][9][2]func(*byte), wide, high int) {
 				if v == wide && r == high && masked == 0 {
 					shape = &t.Full
 				}
-				table[v][r][masked] = func(p *byte) {
+				table[v][r][masked].f = func(p *byte) {
 					shape.Add(1)
 					if (*tileArgs)(unsafe.Pointer(p)).merges > 0 {
 						t.Merged.Add(1)
@@ -53,15 +54,14 @@ func (t *Tally) watchTiles(table *[5][9][2]func(*byte), wide, high int) {
 	}
 }
 
-// pieces counts the long chains of a plan. A nil tally counts nothing.
-func (t *Tally) pieces(steps []step) {
-	if t == nil {
-		return
-	}
+// longPieces is how many steps of a plan go on where the piece of a chain before
+// them ended.
+func longPieces(steps []step) (n int) {
 	for i := 1; i < len(steps); i++ {
 		s, before := &steps[i], &steps[i-1]
 		if s.load >= 0 && s.term == before.term && s.k0 == before.k0+before.n {
-			t.Long.Add(1)
+			n++
 		}
 	}
+	return n
 }

@@ -7288,20 +7288,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VZEROUPPER
 	RET
@@ -7352,21 +7338,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z1
-	VADDPS    Z0, Z1, Z0
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	VZEROUPPER
 	RET
@@ -7427,22 +7398,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -7507,24 +7462,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z2
-	VADDPS    Z0, Z2, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z2
-	VADDPS    Z1, Z2, Z1
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -7601,24 +7538,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -7699,27 +7618,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z3
-	VADDPS    Z0, Z3, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z3
-	VADDPS    Z1, Z3, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z3
-	VADDPS    Z2, Z3, Z2
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -7814,26 +7712,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -7932,30 +7810,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z4
-	VADDPS    Z0, Z4, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z4
-	VADDPS    Z1, Z4, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z4
-	VADDPS    Z2, Z4, Z2
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z4
-	VADDPS    Z3, Z4, Z3
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -8070,28 +7924,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -8210,33 +8042,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z5
-	VADDPS    Z0, Z5, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z5
-	VADDPS    Z1, Z5, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z5
-	VADDPS    Z2, Z5, Z2
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z5
-	VADDPS    Z3, Z5, Z3
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z5
-	VADDPS    Z4, Z5, Z4
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -8373,30 +8178,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	ADDQ   R13, R11
-	VADDPS (R11), Z5, Z5
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -8537,36 +8318,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z0, Z6, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z1, Z6, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z2, Z6, Z2
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z3, Z6, Z3
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z4, Z6, Z4
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z6
-	VADDPS    Z5, Z6, Z5
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -8727,32 +8478,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	ADDQ   R13, R11
-	VADDPS (R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -8917,39 +8642,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z0, Z7, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z1, Z7, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z2, Z7, Z2
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z3, Z7, Z3
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z4, Z7, Z4
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z5, Z7, Z5
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z7
-	VADDPS    Z6, Z7, Z6
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -9232,34 +8924,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	ADDQ   R13, R11
-	VADDPS (R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	ADDQ   R13, R11
-	VADDPS (R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	ADDQ   R13, R11
-	VADDPS (R11), Z7, Z7
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, (BX)
@@ -9450,42 +9114,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z0, Z8, Z0
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z1, Z8, Z1
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z2, Z8, Z2
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z3, Z8, Z3
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z4, Z8, Z4
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z5, Z8, Z5
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z6, Z8, Z6
-	ADDQ      R13, R11
-	VMOVUPS.Z (R11), K1, Z8
-	VADDPS    Z7, Z8, Z7
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, K1, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Z1, K1, (BX)
@@ -9554,21 +9182,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VZEROUPPER
@@ -9626,22 +9239,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z3
-	VADDPS    Z1, Z3, Z1
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	VZEROUPPER
@@ -9715,24 +9312,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -9811,26 +9390,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z5
-	VADDPS    Z1, Z5, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z5
-	VADDPS    Z3, Z5, Z3
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -9928,27 +9487,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -10051,30 +9589,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z7
-	VADDPS    Z1, Z7, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z7
-	VADDPS    Z3, Z7, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z7
-	VADDPS    Z5, Z7, Z5
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -10199,30 +9713,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -10352,34 +9842,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z9
-	VADDPS    Z1, Z9, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z9
-	VADDPS    Z3, Z9, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z9
-	VADDPS    Z5, Z9, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VMOVUPS.Z 64(R11), K1, Z9
-	VADDPS    Z7, Z9, Z7
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -10534,33 +9996,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -10720,38 +10155,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z11
-	VADDPS    Z1, Z11, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z11
-	VADDPS    Z3, Z11, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z11
-	VADDPS    Z5, Z11, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VMOVUPS.Z 64(R11), K1, Z11
-	VADDPS    Z7, Z11, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VMOVUPS.Z 64(R11), K1, Z11
-	VADDPS    Z9, Z11, Z9
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -10939,36 +10342,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	ADDQ   R13, R11
-	VADDPS (R11), Z10, Z10
-	VADDPS 64(R11), Z11, Z11
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -11161,42 +10534,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z1, Z13, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z3, Z13, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z5, Z13, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z7, Z13, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z9, Z13, Z9
-	ADDQ      R13, R11
-	VADDPS    (R11), Z10, Z10
-	VMOVUPS.Z 64(R11), K1, Z13
-	VADDPS    Z11, Z13, Z11
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -11420,39 +10757,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	ADDQ   R13, R11
-	VADDPS (R11), Z10, Z10
-	VADDPS 64(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -11681,46 +10985,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z1, Z15, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z3, Z15, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z5, Z15, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z7, Z15, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z9, Z15, Z9
-	ADDQ      R13, R11
-	VADDPS    (R11), Z10, Z10
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z11, Z15, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VMOVUPS.Z 64(R11), K1, Z15
-	VADDPS    Z13, Z15, Z13
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -12116,42 +11380,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	ADDQ   R13, R11
-	VADDPS (R11), Z2, Z2
-	VADDPS 64(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	ADDQ   R13, R11
-	VADDPS (R11), Z10, Z10
-	VADDPS 64(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	ADDQ   R13, R11
-	VADDPS (R11), Z14, Z14
-	VADDPS 64(R11), Z15, Z15
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	ADDQ    R10, BX
@@ -12419,50 +11647,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z1, Z17, Z1
-	ADDQ      R13, R11
-	VADDPS    (R11), Z2, Z2
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z3, Z17, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z5, Z17, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z7, Z17, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z9, Z17, Z9
-	ADDQ      R13, R11
-	VADDPS    (R11), Z10, Z10
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z11, Z17, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z13, Z17, Z13
-	ADDQ      R13, R11
-	VADDPS    (R11), Z14, Z14
-	VMOVUPS.Z 64(R11), K1, Z17
-	VADDPS    Z15, Z17, Z15
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, K1, 64(BX)
 	ADDQ    R10, BX
@@ -12545,22 +11729,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -12625,23 +11793,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z5
-	VADDPS    Z2, Z5, Z2
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -12728,26 +11879,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -12840,28 +11971,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z8
-	VADDPS    Z2, Z8, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z8
-	VADDPS    Z5, Z8, Z5
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -12980,30 +12089,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -13128,33 +12213,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z11
-	VADDPS    Z2, Z11, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z11
-	VADDPS    Z5, Z11, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z11
-	VADDPS    Z8, Z11, Z8
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -13309,34 +12367,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   R13, R11
-	VADDPS (R11), Z9, Z9
-	VADDPS 64(R11), Z10, Z10
-	VADDPS 128(R11), Z11, Z11
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -13497,38 +12527,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z14
-	VADDPS    Z2, Z14, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z14
-	VADDPS    Z5, Z14, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z14
-	VADDPS    Z8, Z14, Z8
-	ADDQ      R13, R11
-	VADDPS    (R11), Z9, Z9
-	VADDPS    64(R11), Z10, Z10
-	VMOVUPS.Z 128(R11), K1, Z14
-	VADDPS    Z11, Z14, Z11
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -13723,38 +12721,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   R13, R11
-	VADDPS (R11), Z9, Z9
-	VADDPS 64(R11), Z10, Z10
-	VADDPS 128(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -13955,43 +12921,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z17
-	VADDPS    Z2, Z17, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z17
-	VADDPS    Z5, Z17, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z17
-	VADDPS    Z8, Z17, Z8
-	ADDQ      R13, R11
-	VADDPS    (R11), Z9, Z9
-	VADDPS    64(R11), Z10, Z10
-	VMOVUPS.Z 128(R11), K1, Z17
-	VADDPS    Z11, Z17, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VMOVUPS.Z 128(R11), K1, Z17
-	VADDPS    Z14, Z17, Z14
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -14230,42 +13159,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   R13, R11
-	VADDPS (R11), Z9, Z9
-	VADDPS 64(R11), Z10, Z10
-	VADDPS 128(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	ADDQ   R13, R11
-	VADDPS (R11), Z15, Z15
-	VADDPS 64(R11), Z16, Z16
-	VADDPS 128(R11), Z17, Z17
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -14510,48 +13403,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z2, Z20, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z5, Z20, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z8, Z20, Z8
-	ADDQ      R13, R11
-	VADDPS    (R11), Z9, Z9
-	VADDPS    64(R11), Z10, Z10
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z11, Z20, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z14, Z20, Z14
-	ADDQ      R13, R11
-	VADDPS    (R11), Z15, Z15
-	VADDPS    64(R11), Z16, Z16
-	VMOVUPS.Z 128(R11), K1, Z20
-	VADDPS    Z17, Z20, Z17
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -14838,46 +13689,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   R13, R11
-	VADDPS (R11), Z9, Z9
-	VADDPS 64(R11), Z10, Z10
-	VADDPS 128(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	ADDQ   R13, R11
-	VADDPS (R11), Z15, Z15
-	VADDPS 64(R11), Z16, Z16
-	VADDPS 128(R11), Z17, Z17
-	ADDQ   R13, R11
-	VADDPS (R11), Z18, Z18
-	VADDPS 64(R11), Z19, Z19
-	VADDPS 128(R11), Z20, Z20
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -15170,53 +13981,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z2, Z23, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z5, Z23, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z8, Z23, Z8
-	ADDQ      R13, R11
-	VADDPS    (R11), Z9, Z9
-	VADDPS    64(R11), Z10, Z10
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z11, Z23, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z14, Z23, Z14
-	ADDQ      R13, R11
-	VADDPS    (R11), Z15, Z15
-	VADDPS    64(R11), Z16, Z16
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z17, Z23, Z17
-	ADDQ      R13, R11
-	VADDPS    (R11), Z18, Z18
-	VADDPS    64(R11), Z19, Z19
-	VMOVUPS.Z 128(R11), K1, Z23
-	VADDPS    Z20, Z23, Z20
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -15725,50 +14489,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	ADDQ   R13, R11
-	VADDPS (R11), Z3, Z3
-	VADDPS 64(R11), Z4, Z4
-	VADDPS 128(R11), Z5, Z5
-	ADDQ   R13, R11
-	VADDPS (R11), Z6, Z6
-	VADDPS 64(R11), Z7, Z7
-	VADDPS 128(R11), Z8, Z8
-	ADDQ   R13, R11
-	VADDPS (R11), Z9, Z9
-	VADDPS 64(R11), Z10, Z10
-	VADDPS 128(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	ADDQ   R13, R11
-	VADDPS (R11), Z15, Z15
-	VADDPS 64(R11), Z16, Z16
-	VADDPS 128(R11), Z17, Z17
-	ADDQ   R13, R11
-	VADDPS (R11), Z18, Z18
-	VADDPS 64(R11), Z19, Z19
-	VADDPS 128(R11), Z20, Z20
-	ADDQ   R13, R11
-	VADDPS (R11), Z21, Z21
-	VADDPS 64(R11), Z22, Z22
-	VADDPS 128(R11), Z23, Z23
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16113,58 +14833,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z2, Z26, Z2
-	ADDQ      R13, R11
-	VADDPS    (R11), Z3, Z3
-	VADDPS    64(R11), Z4, Z4
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z5, Z26, Z5
-	ADDQ      R13, R11
-	VADDPS    (R11), Z6, Z6
-	VADDPS    64(R11), Z7, Z7
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z8, Z26, Z8
-	ADDQ      R13, R11
-	VADDPS    (R11), Z9, Z9
-	VADDPS    64(R11), Z10, Z10
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z11, Z26, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z14, Z26, Z14
-	ADDQ      R13, R11
-	VADDPS    (R11), Z15, Z15
-	VADDPS    64(R11), Z16, Z16
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z17, Z26, Z17
-	ADDQ      R13, R11
-	VADDPS    (R11), Z18, Z18
-	VADDPS    64(R11), Z19, Z19
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z20, Z26, Z20
-	ADDQ      R13, R11
-	VADDPS    (R11), Z21, Z21
-	VADDPS    64(R11), Z22, Z22
-	VMOVUPS.Z 128(R11), K1, Z26
-	VADDPS    Z23, Z26, Z23
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, K1, 128(BX)
@@ -16261,23 +14929,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16349,24 +15000,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z7
-	VADDPS    Z3, Z7, Z3
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16466,28 +15099,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	VADDPS 128(R11), Z6, Z6
-	VADDPS 192(R11), Z7, Z7
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16594,30 +15205,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z11
-	VADDPS    Z3, Z11, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VADDPS    64(R11), Z5, Z5
-	VADDPS    128(R11), Z6, Z6
-	VMOVUPS.Z 192(R11), K1, Z11
-	VADDPS    Z7, Z11, Z7
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16757,33 +15344,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	VADDPS 128(R11), Z6, Z6
-	VADDPS 192(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	VADDPS 128(R11), Z10, Z10
-	VADDPS 192(R11), Z11, Z11
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -16930,36 +15490,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z15
-	VADDPS    Z3, Z15, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VADDPS    64(R11), Z5, Z5
-	VADDPS    128(R11), Z6, Z6
-	VMOVUPS.Z 192(R11), K1, Z15
-	VADDPS    Z7, Z15, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VADDPS    64(R11), Z9, Z9
-	VADDPS    128(R11), Z10, Z10
-	VMOVUPS.Z 192(R11), K1, Z15
-	VADDPS    Z11, Z15, Z11
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -17144,38 +15674,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	VADDPS 128(R11), Z6, Z6
-	VADDPS 192(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	VADDPS 128(R11), Z10, Z10
-	VADDPS 192(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	VADDPS 192(R11), Z15, Z15
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -17367,42 +15865,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z19
-	VADDPS    Z3, Z19, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VADDPS    64(R11), Z5, Z5
-	VADDPS    128(R11), Z6, Z6
-	VMOVUPS.Z 192(R11), K1, Z19
-	VADDPS    Z7, Z19, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VADDPS    64(R11), Z9, Z9
-	VADDPS    128(R11), Z10, Z10
-	VMOVUPS.Z 192(R11), K1, Z19
-	VADDPS    Z11, Z19, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VADDPS    128(R11), Z14, Z14
-	VMOVUPS.Z 192(R11), K1, Z19
-	VADDPS    Z15, Z19, Z15
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -17637,43 +16099,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	VADDPS 128(R11), Z6, Z6
-	VADDPS 192(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	VADDPS 128(R11), Z10, Z10
-	VADDPS 192(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	VADDPS 192(R11), Z15, Z15
-	ADDQ   R13, R11
-	VADDPS (R11), Z16, Z16
-	VADDPS 64(R11), Z17, Z17
-	VADDPS 128(R11), Z18, Z18
-	VADDPS 192(R11), Z19, Z19
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -17915,48 +16340,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z23
-	VADDPS    Z3, Z23, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VADDPS    64(R11), Z5, Z5
-	VADDPS    128(R11), Z6, Z6
-	VMOVUPS.Z 192(R11), K1, Z23
-	VADDPS    Z7, Z23, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VADDPS    64(R11), Z9, Z9
-	VADDPS    128(R11), Z10, Z10
-	VMOVUPS.Z 192(R11), K1, Z23
-	VADDPS    Z11, Z23, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VADDPS    128(R11), Z14, Z14
-	VMOVUPS.Z 192(R11), K1, Z23
-	VADDPS    Z15, Z23, Z15
-	ADDQ      R13, R11
-	VADDPS    (R11), Z16, Z16
-	VADDPS    64(R11), Z17, Z17
-	VADDPS    128(R11), Z18, Z18
-	VMOVUPS.Z 192(R11), K1, Z23
-	VADDPS    Z19, Z23, Z19
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -18413,48 +16796,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Z0, Z0
-	VADDPS 64(R11), Z1, Z1
-	VADDPS 128(R11), Z2, Z2
-	VADDPS 192(R11), Z3, Z3
-	ADDQ   R13, R11
-	VADDPS (R11), Z4, Z4
-	VADDPS 64(R11), Z5, Z5
-	VADDPS 128(R11), Z6, Z6
-	VADDPS 192(R11), Z7, Z7
-	ADDQ   R13, R11
-	VADDPS (R11), Z8, Z8
-	VADDPS 64(R11), Z9, Z9
-	VADDPS 128(R11), Z10, Z10
-	VADDPS 192(R11), Z11, Z11
-	ADDQ   R13, R11
-	VADDPS (R11), Z12, Z12
-	VADDPS 64(R11), Z13, Z13
-	VADDPS 128(R11), Z14, Z14
-	VADDPS 192(R11), Z15, Z15
-	ADDQ   R13, R11
-	VADDPS (R11), Z16, Z16
-	VADDPS 64(R11), Z17, Z17
-	VADDPS 128(R11), Z18, Z18
-	VADDPS 192(R11), Z19, Z19
-	ADDQ   R13, R11
-	VADDPS (R11), Z20, Z20
-	VADDPS 64(R11), Z21, Z21
-	VADDPS 128(R11), Z22, Z22
-	VADDPS 192(R11), Z23, Z23
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -18751,54 +17092,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ      (R12), R11
-	MOVQ      8(R12), R13
-	VADDPS    (R11), Z0, Z0
-	VADDPS    64(R11), Z1, Z1
-	VADDPS    128(R11), Z2, Z2
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z3, Z27, Z3
-	ADDQ      R13, R11
-	VADDPS    (R11), Z4, Z4
-	VADDPS    64(R11), Z5, Z5
-	VADDPS    128(R11), Z6, Z6
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z7, Z27, Z7
-	ADDQ      R13, R11
-	VADDPS    (R11), Z8, Z8
-	VADDPS    64(R11), Z9, Z9
-	VADDPS    128(R11), Z10, Z10
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z11, Z27, Z11
-	ADDQ      R13, R11
-	VADDPS    (R11), Z12, Z12
-	VADDPS    64(R11), Z13, Z13
-	VADDPS    128(R11), Z14, Z14
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z15, Z27, Z15
-	ADDQ      R13, R11
-	VADDPS    (R11), Z16, Z16
-	VADDPS    64(R11), Z17, Z17
-	VADDPS    128(R11), Z18, Z18
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z19, Z27, Z19
-	ADDQ      R13, R11
-	VADDPS    (R11), Z20, Z20
-	VADDPS    64(R11), Z21, Z21
-	VADDPS    128(R11), Z22, Z22
-	VMOVUPS.Z 192(R11), K1, Z27
-	VADDPS    Z23, Z27, Z23
-	ADDQ      $0x10, R12
-	DECQ      AX
-	JNE       merge
-
-store:
 	VMOVUPS Z0, (BX)
 	VMOVUPS Z1, 64(BX)
 	VMOVUPS Z2, 128(BX)
@@ -22023,20 +20316,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VZEROUPPER
 	RET
@@ -22087,21 +20366,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y1
-	VADDPS     Y0, Y1, Y0
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	VZEROUPPER
 	RET
@@ -22162,22 +20426,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   R13, R11
-	VADDPS (R11), Y1, Y1
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Y1, (BX)
@@ -22242,24 +20490,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y2
-	VADDPS     Y0, Y2, Y0
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y2
-	VADDPS     Y1, Y2, Y1
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	ADDQ       R10, BX
 	VMASKMOVPS Y1, Y15, (BX)
@@ -22336,24 +20566,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   R13, R11
-	VADDPS (R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Y1, (BX)
@@ -22434,27 +20646,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y3
-	VADDPS     Y0, Y3, Y0
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y3
-	VADDPS     Y1, Y3, Y1
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y3
-	VADDPS     Y2, Y3, Y2
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	ADDQ       R10, BX
 	VMASKMOVPS Y1, Y15, (BX)
@@ -22549,26 +20740,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   R13, R11
-	VADDPS (R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	ADDQ   R13, R11
-	VADDPS (R11), Y3, Y3
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Y1, (BX)
@@ -22667,30 +20838,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y4
-	VADDPS     Y0, Y4, Y0
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y4
-	VADDPS     Y1, Y4, Y1
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y4
-	VADDPS     Y2, Y4, Y2
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y4
-	VADDPS     Y3, Y4, Y3
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	ADDQ       R10, BX
 	VMASKMOVPS Y1, Y15, (BX)
@@ -22805,28 +20952,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   R13, R11
-	VADDPS (R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	ADDQ   R13, R11
-	VADDPS (R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Y1, (BX)
@@ -22945,33 +21070,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y5
-	VADDPS     Y0, Y5, Y0
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y5
-	VADDPS     Y1, Y5, Y1
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y5
-	VADDPS     Y2, Y5, Y2
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y5
-	VADDPS     Y3, Y5, Y3
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y5
-	VADDPS     Y4, Y5, Y4
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	ADDQ       R10, BX
 	VMASKMOVPS Y1, Y15, (BX)
@@ -23188,30 +21286,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	ADDQ   R13, R11
-	VADDPS (R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	ADDQ   R13, R11
-	VADDPS (R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	ADDQ   R13, R11
-	VADDPS (R11), Y5, Y5
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	ADDQ    R10, BX
 	VMOVUPS Y1, (BX)
@@ -23352,36 +21426,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y0, Y6, Y0
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y1, Y6, Y1
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y2, Y6, Y2
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y3, Y6, Y3
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y4, Y6, Y4
-	ADDQ       R13, R11
-	VMASKMOVPS (R11), Y15, Y6
-	VADDPS     Y5, Y6, Y5
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMASKMOVPS Y0, Y15, (BX)
 	ADDQ       R10, BX
 	VMASKMOVPS Y1, Y15, (BX)
@@ -23446,21 +21490,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	VZEROUPPER
@@ -23518,22 +21547,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y3
-	VADDPS     Y1, Y3, Y1
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	VZEROUPPER
@@ -23607,24 +21620,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	VADDPS 32(R11), Y3, Y3
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R10, BX
@@ -23703,26 +21698,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y5
-	VADDPS     Y1, Y5, Y1
-	ADDQ       R13, R11
-	VADDPS     (R11), Y2, Y2
-	VMASKMOVPS 32(R11), Y15, Y5
-	VADDPS     Y3, Y5, Y3
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ       R10, BX
@@ -23820,27 +21795,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	VADDPS 32(R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	VADDPS 32(R11), Y5, Y5
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R10, BX
@@ -23943,30 +21897,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y7
-	VADDPS     Y1, Y7, Y1
-	ADDQ       R13, R11
-	VADDPS     (R11), Y2, Y2
-	VMASKMOVPS 32(R11), Y15, Y7
-	VADDPS     Y3, Y7, Y3
-	ADDQ       R13, R11
-	VADDPS     (R11), Y4, Y4
-	VMASKMOVPS 32(R11), Y15, Y7
-	VADDPS     Y5, Y7, Y5
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ       R10, BX
@@ -24091,30 +22021,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	VADDPS 32(R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	VADDPS 32(R11), Y5, Y5
-	ADDQ   R13, R11
-	VADDPS (R11), Y6, Y6
-	VADDPS 32(R11), Y7, Y7
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R10, BX
@@ -24244,34 +22150,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y9
-	VADDPS     Y1, Y9, Y1
-	ADDQ       R13, R11
-	VADDPS     (R11), Y2, Y2
-	VMASKMOVPS 32(R11), Y15, Y9
-	VADDPS     Y3, Y9, Y3
-	ADDQ       R13, R11
-	VADDPS     (R11), Y4, Y4
-	VMASKMOVPS 32(R11), Y15, Y9
-	VADDPS     Y5, Y9, Y5
-	ADDQ       R13, R11
-	VADDPS     (R11), Y6, Y6
-	VMASKMOVPS 32(R11), Y15, Y9
-	VADDPS     Y7, Y9, Y7
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ       R10, BX
@@ -24426,33 +22304,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	VADDPS 32(R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	VADDPS 32(R11), Y5, Y5
-	ADDQ   R13, R11
-	VADDPS (R11), Y6, Y6
-	VADDPS 32(R11), Y7, Y7
-	ADDQ   R13, R11
-	VADDPS (R11), Y8, Y8
-	VADDPS 32(R11), Y9, Y9
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R10, BX
@@ -24612,38 +22463,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y11
-	VADDPS     Y1, Y11, Y1
-	ADDQ       R13, R11
-	VADDPS     (R11), Y2, Y2
-	VMASKMOVPS 32(R11), Y15, Y11
-	VADDPS     Y3, Y11, Y3
-	ADDQ       R13, R11
-	VADDPS     (R11), Y4, Y4
-	VMASKMOVPS 32(R11), Y15, Y11
-	VADDPS     Y5, Y11, Y5
-	ADDQ       R13, R11
-	VADDPS     (R11), Y6, Y6
-	VMASKMOVPS 32(R11), Y15, Y11
-	VADDPS     Y7, Y11, Y7
-	ADDQ       R13, R11
-	VADDPS     (R11), Y8, Y8
-	VMASKMOVPS 32(R11), Y15, Y11
-	VADDPS     Y9, Y11, Y9
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ       R10, BX
@@ -24939,36 +22758,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ   (R12), R11
-	MOVQ   8(R12), R13
-	VADDPS (R11), Y0, Y0
-	VADDPS 32(R11), Y1, Y1
-	ADDQ   R13, R11
-	VADDPS (R11), Y2, Y2
-	VADDPS 32(R11), Y3, Y3
-	ADDQ   R13, R11
-	VADDPS (R11), Y4, Y4
-	VADDPS 32(R11), Y5, Y5
-	ADDQ   R13, R11
-	VADDPS (R11), Y6, Y6
-	VADDPS 32(R11), Y7, Y7
-	ADDQ   R13, R11
-	VADDPS (R11), Y8, Y8
-	VADDPS 32(R11), Y9, Y9
-	ADDQ   R13, R11
-	VADDPS (R11), Y10, Y10
-	VADDPS 32(R11), Y11, Y11
-	ADDQ   $0x10, R12
-	DECQ   AX
-	JNE    merge
-
-store:
 	VMOVUPS Y0, (BX)
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R10, BX
@@ -25161,42 +22950,6 @@ single:
 	JNE          single
 
 summed:
-	MOVQ  80(DI), AX
-	TESTQ AX, AX
-	JE    store
-	LEAQ  120(DI), R12
-
-merge:
-	MOVQ       (R12), R11
-	MOVQ       8(R12), R13
-	VADDPS     (R11), Y0, Y0
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y1, Y13, Y1
-	ADDQ       R13, R11
-	VADDPS     (R11), Y2, Y2
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y3, Y13, Y3
-	ADDQ       R13, R11
-	VADDPS     (R11), Y4, Y4
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y5, Y13, Y5
-	ADDQ       R13, R11
-	VADDPS     (R11), Y6, Y6
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y7, Y13, Y7
-	ADDQ       R13, R11
-	VADDPS     (R11), Y8, Y8
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y9, Y13, Y9
-	ADDQ       R13, R11
-	VADDPS     (R11), Y10, Y10
-	VMASKMOVPS 32(R11), Y15, Y13
-	VADDPS     Y11, Y13, Y11
-	ADDQ       $0x10, R12
-	DECQ       AX
-	JNE        merge
-
-store:
 	VMOVUPS    Y0, (BX)
 	VMASKMOVPS Y1, Y15, 32(BX)
 	ADDQ       R10, BX

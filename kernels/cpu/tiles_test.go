@@ -32,14 +32,15 @@ func counted(t *testing.T, s *isa, threads int) (*Backend, *counter) {
 		t.Fatal(err)
 	}
 	n, own := &counter{}, *s
-	for kind, table := range []*[5][9][2]func(*byte){&own.rows, &own.cols} {
+	for kind, table := range []*[5][9][2]routine{&own.rows, &own.cols} {
 		for v := range table {
 			for r := range table[v] {
-				for m, f := range table[v][r] {
+				for m := range table[v][r] {
+					f := table[v][r][m].f
 					if f == nil {
 						continue
 					}
-					table[v][r][m] = func(p *byte) {
+					table[v][r][m].f = func(p *byte) {
 						n.calls[kind][v][r][m].Add(1)
 						n.look((*tileArgs)(unsafe.Pointer(p)))
 						f(p)
@@ -65,11 +66,11 @@ func (n *counter) look(a *tileArgs) {
 
 // unused lists the tiles of s that were never called.
 func (n *counter) unused(s *isa) (names []string) {
-	for kind, table := range []*[5][9][2]func(*byte){&s.rows, &s.cols} {
+	for kind, table := range []*[5][9][2]routine{&s.rows, &s.cols} {
 		for v := range table {
 			for r := range table[v] {
 				for m, f := range table[v][r] {
-					if f != nil && n.calls[kind][v][r][m].Load() == 0 {
+					if f.f != nil && n.calls[kind][v][r][m].Load() == 0 {
 						names = append(names, fmt.Sprintf("%s %dx%d masked %d", []string{"rows", "cols"}[kind], r, v, m))
 					}
 				}
@@ -263,9 +264,9 @@ func TestCanary(t *testing.T) {
 			"truncates": func(x float32) float32 { return math.Float32frombits(math.Float32bits(x) - 1) },
 		} {
 			own := *s
-			own.scale = func(p *byte) {
+			own.scale.f = func(p *byte) {
 				a := (*vectorArgs)(unsafe.Pointer(p))
-				s.scale(p)
+				s.scale.f(p)
 				y := unsafe.Slice(a.p[0], a.n)
 				y[a.n-1] = wrong(y[a.n-1])
 			}

@@ -148,7 +148,7 @@ stored:
 	RET
 
 // func addConstAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2, MMX+
+// Requires: AVX, AVX512F, BMI2
 TEXT ·addConstAVX512(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), DX
 	MOVQ         (DX), AX
@@ -156,30 +156,6 @@ TEXT ·addConstAVX512(SB), NOSPLIT, $0-8
 	MOVQ         8(DX), BX
 	MOVQ         16(DX), SI
 	VBROADCASTSS 72(DX), Z0
-	CMPQ         128(DX), $0x00
-	JE           many
-
-stream:
-	CMPQ     AX, $0x00000040
-	JLT      streamend
-	VMOVUPS  (SI)(CX*1), Z1
-	VADDPS   Z0, Z1, Z1
-	VMOVNTPS Z1, (BX)(CX*1)
-	VMOVUPS  64(SI)(CX*1), Z1
-	VADDPS   Z0, Z1, Z1
-	VMOVNTPS Z1, 64(BX)(CX*1)
-	VMOVUPS  128(SI)(CX*1), Z1
-	VADDPS   Z0, Z1, Z1
-	VMOVNTPS Z1, 128(BX)(CX*1)
-	VMOVUPS  192(SI)(CX*1), Z1
-	VADDPS   Z0, Z1, Z1
-	VMOVNTPS Z1, 192(BX)(CX*1)
-	ADDQ     $0x00000100, CX
-	SUBQ     $0x00000040, AX
-	JMP      stream
-
-streamend:
-	JMP one
 
 many:
 	CMPQ    AX, $0x00000040
@@ -214,19 +190,14 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, DI
-	BZHIL     AX, DI, DI
-	KMOVW     DI, K1
+	MOVL      $0x0000ffff, DX
+	BZHIL     AX, DX, DX
+	KMOVW     DX, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z1
 	VADDPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
-	CMPQ 128(DX), $0x00
-	JE   stored
-	SFENCE
-
-stored:
 	VZEROUPPER
 	RET
 
@@ -427,7 +398,7 @@ stored:
 	RET
 
 // func residualAVX512(p *byte)
-// Requires: AVX, AVX512F, BMI2, MMX+
+// Requires: AVX, AVX512F, BMI2
 TEXT ·residualAVX512(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DX
 	MOVQ (DX), AX
@@ -435,44 +406,20 @@ TEXT ·residualAVX512(SB), NOSPLIT, $0-8
 	MOVQ 8(DX), BX
 	MOVQ 16(DX), SI
 	MOVQ 24(DX), DI
-	MOVQ 32(DX), R8
-	CMPQ 128(DX), $0x00
-	JE   many
-
-stream:
-	CMPQ     AX, $0x00000020
-	JLT      streamend
-	VMOVUPS  (SI)(CX*1), Z0
-	VMOVUPS  (DI)(CX*1), Z1
-	VMOVUPS  (R8)(CX*1), Z2
-	VADDPS   Z2, Z1, Z1
-	VADDPS   Z1, Z0, Z0
-	VMOVNTPS Z0, (BX)(CX*1)
-	VMOVUPS  64(SI)(CX*1), Z0
-	VMOVUPS  64(DI)(CX*1), Z1
-	VMOVUPS  64(R8)(CX*1), Z2
-	VADDPS   Z2, Z1, Z1
-	VADDPS   Z1, Z0, Z0
-	VMOVNTPS Z0, 64(BX)(CX*1)
-	ADDQ     $0x00000080, CX
-	SUBQ     $0x00000020, AX
-	JMP      stream
-
-streamend:
-	JMP one
+	MOVQ 32(DX), DX
 
 many:
 	CMPQ    AX, $0x00000020
 	JLT     manyend
 	VMOVUPS (SI)(CX*1), Z0
 	VMOVUPS (DI)(CX*1), Z1
-	VMOVUPS (R8)(CX*1), Z2
+	VMOVUPS (DX)(CX*1), Z2
 	VADDPS  Z2, Z1, Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (BX)(CX*1)
 	VMOVUPS 64(SI)(CX*1), Z0
 	VMOVUPS 64(DI)(CX*1), Z1
-	VMOVUPS 64(R8)(CX*1), Z2
+	VMOVUPS 64(DX)(CX*1), Z2
 	VADDPS  Z2, Z1, Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, 64(BX)(CX*1)
@@ -486,7 +433,7 @@ one:
 	JLT     oneend
 	VMOVUPS (SI)(CX*1), Z0
 	VMOVUPS (DI)(CX*1), Z1
-	VMOVUPS (R8)(CX*1), Z2
+	VMOVUPS (DX)(CX*1), Z2
 	VADDPS  Z2, Z1, Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (BX)(CX*1)
@@ -497,22 +444,17 @@ one:
 oneend:
 	TESTQ     AX, AX
 	JE        done
-	MOVL      $0x0000ffff, R9
-	BZHIL     AX, R9, R9
-	KMOVW     R9, K1
+	MOVL      $0x0000ffff, R8
+	BZHIL     AX, R8, R8
+	KMOVW     R8, K1
 	VMOVUPS.Z (SI)(CX*1), K1, Z0
 	VMOVUPS.Z (DI)(CX*1), K1, Z1
-	VMOVUPS.Z (R8)(CX*1), K1, Z2
+	VMOVUPS.Z (DX)(CX*1), K1, Z2
 	VADDPS    Z2, Z1, Z1
 	VADDPS    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (BX)(CX*1)
 
 done:
-	CMPQ 128(DX), $0x00
-	JE   stored
-	SFENCE
-
-stored:
 	VZEROUPPER
 	RET
 
@@ -4568,7 +4510,7 @@ stored:
 	RET
 
 // func addConstAVX2(p *byte)
-// Requires: AVX, MMX+
+// Requires: AVX
 TEXT ·addConstAVX2(SB), NOSPLIT, $0-8
 	MOVQ         p+0(FP), DX
 	MOVQ         (DX), AX
@@ -4576,30 +4518,6 @@ TEXT ·addConstAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(DX), BX
 	MOVQ         16(DX), SI
 	VBROADCASTSS 72(DX), Y0
-	CMPQ         128(DX), $0x00
-	JE           many
-
-stream:
-	CMPQ     AX, $0x00000020
-	JLT      streamend
-	VMOVUPS  (SI)(CX*1), Y1
-	VADDPS   Y0, Y1, Y1
-	VMOVNTPS Y1, (BX)(CX*1)
-	VMOVUPS  32(SI)(CX*1), Y1
-	VADDPS   Y0, Y1, Y1
-	VMOVNTPS Y1, 32(BX)(CX*1)
-	VMOVUPS  64(SI)(CX*1), Y1
-	VADDPS   Y0, Y1, Y1
-	VMOVNTPS Y1, 64(BX)(CX*1)
-	VMOVUPS  96(SI)(CX*1), Y1
-	VADDPS   Y0, Y1, Y1
-	VMOVNTPS Y1, 96(BX)(CX*1)
-	ADDQ     $0x00000080, CX
-	SUBQ     $0x00000020, AX
-	JMP      stream
-
-streamend:
-	JMP one
 
 many:
 	CMPQ    AX, $0x00000020
@@ -4634,20 +4552,15 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       constAVX2_maskRows<>+0(SB), DI
+	LEAQ       constAVX2_maskRows<>+0(SB), DX
 	SHLQ       $0x02, AX
-	SUBQ       AX, DI
-	VMOVUPS    32(DI), Y1
+	SUBQ       AX, DX
+	VMOVUPS    32(DX), Y1
 	VMASKMOVPS (SI)(CX*1), Y1, Y2
 	VADDPS     Y0, Y2, Y0
 	VMASKMOVPS Y0, Y1, (BX)(CX*1)
 
 done:
-	CMPQ 128(DX), $0x00
-	JE   stored
-	SFENCE
-
-stored:
 	VZEROUPPER
 	RET
 
@@ -4850,7 +4763,7 @@ stored:
 	RET
 
 // func residualAVX2(p *byte)
-// Requires: AVX, MMX+
+// Requires: AVX
 TEXT ·residualAVX2(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), DX
 	MOVQ (DX), AX
@@ -4858,44 +4771,20 @@ TEXT ·residualAVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(DX), BX
 	MOVQ 16(DX), SI
 	MOVQ 24(DX), DI
-	MOVQ 32(DX), R8
-	CMPQ 128(DX), $0x00
-	JE   many
-
-stream:
-	CMPQ     AX, $0x00000010
-	JLT      streamend
-	VMOVUPS  (SI)(CX*1), Y0
-	VMOVUPS  (DI)(CX*1), Y1
-	VMOVUPS  (R8)(CX*1), Y2
-	VADDPS   Y2, Y1, Y1
-	VADDPS   Y1, Y0, Y0
-	VMOVNTPS Y0, (BX)(CX*1)
-	VMOVUPS  32(SI)(CX*1), Y0
-	VMOVUPS  32(DI)(CX*1), Y1
-	VMOVUPS  32(R8)(CX*1), Y2
-	VADDPS   Y2, Y1, Y1
-	VADDPS   Y1, Y0, Y0
-	VMOVNTPS Y0, 32(BX)(CX*1)
-	ADDQ     $0x00000040, CX
-	SUBQ     $0x00000010, AX
-	JMP      stream
-
-streamend:
-	JMP one
+	MOVQ 32(DX), DX
 
 many:
 	CMPQ    AX, $0x00000010
 	JLT     manyend
 	VMOVUPS (SI)(CX*1), Y0
 	VMOVUPS (DI)(CX*1), Y1
-	VMOVUPS (R8)(CX*1), Y2
+	VMOVUPS (DX)(CX*1), Y2
 	VADDPS  Y2, Y1, Y1
 	VADDPS  Y1, Y0, Y0
 	VMOVUPS Y0, (BX)(CX*1)
 	VMOVUPS 32(SI)(CX*1), Y0
 	VMOVUPS 32(DI)(CX*1), Y1
-	VMOVUPS 32(R8)(CX*1), Y2
+	VMOVUPS 32(DX)(CX*1), Y2
 	VADDPS  Y2, Y1, Y1
 	VADDPS  Y1, Y0, Y0
 	VMOVUPS Y0, 32(BX)(CX*1)
@@ -4909,7 +4798,7 @@ one:
 	JLT     oneend
 	VMOVUPS (SI)(CX*1), Y0
 	VMOVUPS (DI)(CX*1), Y1
-	VMOVUPS (R8)(CX*1), Y2
+	VMOVUPS (DX)(CX*1), Y2
 	VADDPS  Y2, Y1, Y1
 	VADDPS  Y1, Y0, Y0
 	VMOVUPS Y0, (BX)(CX*1)
@@ -4920,23 +4809,18 @@ one:
 oneend:
 	TESTQ      AX, AX
 	JE         done
-	LEAQ       constAVX2_maskRows<>+0(SB), R9
+	LEAQ       constAVX2_maskRows<>+0(SB), R8
 	SHLQ       $0x02, AX
-	SUBQ       AX, R9
-	VMOVUPS    32(R9), Y0
+	SUBQ       AX, R8
+	VMOVUPS    32(R8), Y0
 	VMASKMOVPS (SI)(CX*1), Y0, Y1
 	VMASKMOVPS (DI)(CX*1), Y0, Y2
-	VMASKMOVPS (R8)(CX*1), Y0, Y3
+	VMASKMOVPS (DX)(CX*1), Y0, Y3
 	VADDPS     Y3, Y2, Y2
 	VADDPS     Y2, Y1, Y1
 	VMASKMOVPS Y1, Y0, (BX)(CX*1)
 
 done:
-	CMPQ 128(DX), $0x00
-	JE   stored
-	SFENCE
-
-stored:
 	VZEROUPPER
 	RET
 

@@ -20,9 +20,14 @@ type vectorArgs struct {
 }
 
 // do runs a kernel over n elements of the arrays and returns its result.
-func (ws *workspace) do(f func(*byte), n int) float32 {
+func (ws *workspace) do(f routine, n int) float32 {
+	if ws.vec.stream != 0 && f.streaming != 0 {
+		ws.marks.add(f.streaming)
+	} else {
+		ws.marks.add(f.number)
+	}
 	ws.vec.n = n
-	f((*byte)(unsafe.Pointer(&ws.vec)))
+	f.f((*byte)(unsafe.Pointer(&ws.vec)))
 	return ws.vec.out
 }
 
@@ -62,7 +67,7 @@ func (v *view) row(i int) []float32 {
 type operands struct {
 	x       [8]view
 	s       [12]float32
-	f       func(*byte)
+	f       routine
 	n       int // elements or rows
 	arrays  int
 	chunk   int // of n per part
@@ -92,12 +97,12 @@ const chunk = 1 << 14
 const streamFrom = 32 << 20
 
 // elementwise runs f over n elements, cut into chunks. The first outs tensors
-// are outputs.
-func (b *Backend) elementwise(f func(*byte), s [12]float32, n, outs int, ts ...kernels.Tensor) {
+// are outputs; shared is the path of several parts.
+func (b *Backend) elementwise(shared path, f routine, s [12]float32, n, outs int, ts ...kernels.Tensor) {
 	if n == 0 {
 		return
 	}
-	c := b.newCall(elementwisePart)
+	c := b.newCall(elementwisePart, shared, noPath)
 	c.f, c.s, c.n, c.arrays = f, s, n, len(ts)
 	for i, t := range ts {
 		c.x[i] = viewOf(t)

@@ -149,7 +149,7 @@ func with(b kernels.Backend, f func(*product)) product {
 // mutants fail on is their defect.
 func TestProductControl(t *testing.T) {
 	var f failures
-	kerneltest.Check(&f, right(ref.New[float32]()), kerneltest.Options{Only: []string{"MatMulNT", "MatMulNN", "MatMulTN"}, MaxWork: 30000})
+	kerneltest.Check(&f, right(ref.New[float32]()), kerneltest.Options{Only: []string{"MatMulNT", "MatMulNN", "MatMulTN"}, Level: 1, MaxWork: 30000})
 	for _, msg := range f {
 		t.Error(msg)
 	}

@@ -17,14 +17,14 @@ type mutant struct {
 	backend      kernels.Backend
 }
 
-// TestMutants: the suite catches every defect by the kernel that has it.
+// TestMutants: the cases of level 1 catch every defect by the kernel that has it.
 func TestMutants(t *testing.T) {
 	b := kernels.Backend(ref.New[float32]())
 	caught := map[string]bool{}
 	for _, m := range slices.Concat(memoryMutants(b), productMutants(b), vectorMutants(b), blockMutants(b), lossMutants(b), digestMutants(b)) {
 		t.Run(m.part+"/"+strings.ReplaceAll(m.defect, " ", "_"), func(t *testing.T) {
 			var f failures
-			ran := kerneltest.Check(&f, m.backend, kerneltest.Options{Only: []string{m.part}, Failures: 1})
+			ran := kerneltest.Check(&f, m.backend, kerneltest.Options{Only: []string{m.part}, Level: 1, Failures: 1})
 			if len(f) == 0 {
 				t.Fatalf("%s, %s: not caught by %d cases", m.part, m.defect, ran)
 			}

@@ -5,14 +5,9 @@
 //		kerneltest.Run(t, func(t *testing.T) kernels.Backend { return open(t) })
 //	}
 //
-// and, for speed, Bench from a benchmark. Every method is compared bit for bit
-// (every NaN is one value, see kernels.Bits) with the float32 instance of
-// package kernels/ref, over shapes at and around the sizes of tiles, sums
-// longer than a block, all alignments, strides, groups, permitted aliases and
-// special values. All buffers are compared whole, so that a write outside an
-// output, or to an input, is found as surely as a wrong result. What is about
-// memory, and what can be computed from integers alone (digests, sums of
-// squares), is held against its definition and not against ref.
+// and, for speed, Bench from a benchmark. Its cases are those of package drill,
+// which says what they demand: the bits of the float32 instance of package
+// kernels/ref, and no write to anything but an output.
 //
 // Cases are generated from a seed; a failing one prints how to run it alone.
 package kerneltest
@@ -25,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
+	"github.com/lockstep-ml/lockstep/kernels/drill"
 )
 
 // Reporter takes failures; *testing.T is one.
@@ -38,6 +33,8 @@ type Reporter interface {
 type Options struct {
 	// Seed selects the values of all operands.
 	Seed uint64
+	// Level leaves out cases of higher levels, see drill.Options; 0 means none.
+	Level int
 	// Only names the parts to run: methods of kernels.Kernels, "Memory" and
 	// "Misuse". Empty means all.
 	Only []string
@@ -60,49 +57,43 @@ func (o Options) failures() int {
 	return o.Failures
 }
 
-// selected reports whether the part runs.
-func (o Options) selected(part string) bool {
-	return len(o.Only) == 0 || slices.Contains(o.Only, part)
-}
-
-// item is one case of a part, ready to run.
-type item struct {
-	name string
-	work int
-	run  func(b, oracle kernels.Backend) error
-}
-
 // part is one method, or one aspect, and its cases.
 type part struct {
 	name  string
-	items []item
+	cases []*drill.Case
 }
 
-// parts lists the suite in order of reading: memory first, since every kernel's
-// case depends on it.
-func parts(o Options) []part {
-	out := []part{{"Memory", memoryItems(o.Seed)}}
-	for _, k := range kernelTables() {
-		if !o.selected(k.name) {
+// parts lists the suite in order of reading: also what is left without cases by
+// the options.
+func parts(o Options) (all []part) {
+	for _, c := range drill.Cases(drill.Options{Seed: o.Seed, Level: o.Level, Only: o.Only}) {
+		if len(all) == 0 || all[len(all)-1].name != c.Kernel {
+			all = append(all, part{name: c.Kernel})
+		}
+		if o.Case != "" && c.Name != o.Case || o.MaxWork > 0 && c.Work > o.MaxWork {
 			continue
 		}
-		t := &table{kernel: k.name, seed: o.Seed}
-		k.fill(t)
-		p := part{name: k.name}
-		for _, c := range t.cases {
-			p.items = append(p.items, item{name: c.name, work: c.work, run: c.check})
-		}
-		out = append(out, p)
+		p := &all[len(all)-1]
+		p.cases = append(p.cases, c)
 	}
-	out = append(out, part{"Misuse", misuseItems()})
-	return slices.DeleteFunc(out, func(p part) bool { return !o.selected(p.name) })
+	for _, name := range o.Only {
+		if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
+			all = append(all, part{name: name}) // no such part: an error
+		}
+	}
+	return all
 }
 
-// choose applies Case and MaxWork.
-func (o Options) choose(items []item) []item {
-	return slices.DeleteFunc(slices.Clone(items), func(it item) bool {
-		return o.Case != "" && it.name != o.Case || o.MaxWork > 0 && it.work > o.MaxWork
-	})
+// checkCase is nil if the backend gives what the case demands.
+func checkCase(c *drill.Case, b kernels.Backend) error {
+	e, err := c.Expect()
+	if err != nil {
+		return err
+	}
+	if _, d := e.Check(b); d != nil {
+		return fmt.Errorf("%s %s: %s", c.Kernel, c.Name, d)
+	}
+	return nil
 }
 
 // Run is the whole suite, with a subtest for each case. open is called once.
@@ -112,21 +103,21 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Backend) {
 
 // RunWith is Run with options.
 func RunWith(t *testing.T, open func(t *testing.T) kernels.Backend, o Options) {
-	b, oracle := open(t), kernels.Backend(ref.New[float32]())
+	b := open(t)
 	for _, p := range parts(o) {
 		t.Run(p.name, func(t *testing.T) {
-			items, failed := o.choose(p.items), 0
-			if len(items) == 0 {
+			failed := 0
+			if len(p.cases) == 0 {
 				t.Errorf("%s: no case is left by %+v", p.name, o)
 			}
-			for _, it := range items {
+			for _, c := range p.cases {
 				if failed >= o.failures() {
 					t.Logf("%d cases failed: the rest of %s was not run", failed, p.name)
 					return
 				}
-				if !t.Run(it.name, func(t *testing.T) {
-					if err := it.run(b, oracle); err != nil {
-						t.Errorf("%s %s: %v\nreproduce: go test -run '%s'", p.name, it.name, err, runPattern(t.Name()))
+				if !t.Run(c.Name, func(t *testing.T) {
+					if err := checkCase(c, b); err != nil {
+						t.Errorf("%v\nreproduce: go test -run '%s'", err, runPattern(t.Name()))
 					}
 				}) {
 					failed++
@@ -149,21 +140,20 @@ func runPattern(name string) string {
 // cases of b to r and returns the number of cases it ran.
 func Check(r Reporter, b kernels.Backend, o Options) (ran int) {
 	r.Helper()
-	oracle := ref.New[float32]()
 	for _, p := range parts(o) {
-		items, failed := o.choose(p.items), 0
-		if len(items) == 0 {
+		failed := 0
+		if len(p.cases) == 0 {
 			r.Errorf("%s: no case is left by %+v", p.name, o)
 		}
-		for _, it := range items {
+		for _, c := range p.cases {
 			if failed >= o.failures() {
 				break
 			}
 			ran++
-			if err := it.run(b, oracle); err != nil {
+			if err := checkCase(c, b); err != nil {
 				failed++
-				r.Errorf("%s %s: %v\nreproduce: %s", p.name, it.name, err,
-					fmt.Sprintf("kerneltest.Options{Seed: %d, Only: []string{%q}, Case: %q}", o.Seed, p.name, it.name))
+				r.Errorf("%v\nreproduce: %s", err,
+					fmt.Sprintf("kerneltest.Options{Seed: %d, Only: []string{%q}, Case: %q}", o.Seed, p.name, c.Name))
 			}
 		}
 	}

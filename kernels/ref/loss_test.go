@@ -2,6 +2,7 @@ package ref_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
@@ -109,8 +110,11 @@ func TestCrossEntropy(t *testing.T) {
 
 func TestAdamW(t *testing.T) {
 	d := newDesk(t)
-	p := kernels.AdamWParams{LR: 0.01, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, C1: 0.271, C2: 0.142625, Coef: 0.7}
+	p := kernels.AdamWParams{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Decay: 0.1, C1: 0.271, C2: 0.142625, Coef: 0.7}
 	b1, b2 := float32(p.Beta1), float32(p.Beta2)
+	// The floats next to 0.1 and 0.001; 1 minus the rounded betas is 0x3dccccd0
+	// and 0x3a831200.
+	r1, r2 := math.Float32frombits(0x3dcccccd), math.Float32frombits(0x3a83126f)
 	const n = 77
 	w, ws := d.random(1, n)
 	m, ms := d.random(1, n)
@@ -122,8 +126,8 @@ func TestAdamW(t *testing.T) {
 	d.Write(v, vs)
 	for i := range ws {
 		x := float32(gs[i] * float32(p.Coef))
-		ms[i] = ref.FMA32(1-b1, x, b1*ms[i])
-		vs[i] = ref.FMA32(1-b2, x*x, b2*vs[i])
+		ms[i] = ref.FMA32(r1, x, b1*ms[i])
+		vs[i] = ref.FMA32(r2, x*x, b2*vs[i])
 		u := float32(ms[i]/float32(p.C1)) / (sqrt32(vs[i]/float32(p.C2)) + float32(p.Eps))
 		u = ref.FMA32(float32(p.Decay), ws[i], u)
 		ws[i] = ref.FMA32(-float32(p.LR), u, ws[i])

@@ -10,7 +10,7 @@ func (b *Backend[T]) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
 	first, second, grad := sized[T](name, m, n), sized[T](name, v, n), sized[T](name, g, n)
 	b1, b2, c1, c2 := T(p.Beta1), T(p.Beta2), T(p.C1), T(p.C2)
 	lr, eps, decay, coef := T(p.LR), T(p.Eps), T(p.Decay), T(p.Coef)
-	r1, r2 := 1-b1, 1-b2
+	r1, r2 := T(1-p.Beta1), T(1-p.Beta2) // of the float64 beta: 1-b1 would carry b1's rounding error
 	for i, x := range grad {
 		x *= coef
 		mi := fma(r1, x, T(b1*first[i]))

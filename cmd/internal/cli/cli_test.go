@@ -132,8 +132,15 @@ func TestPresetReadsFiles(t *testing.T) {
 	if err != nil || c.Model.Name != "mine" || c.Model.Hidden != 8 || c.Sequences != 16 {
 		t.Errorf("%v, %+v", err, c)
 	}
+	c, err = Preset(write("tuned.json", sizes[:len(sizes)-1]+`,"optimizer":{"beta2":0.999,"eps":1e-6,"decay":-1}}`))
+	if err != nil || c.Optimizer.Beta2 != 0.999 || c.Optimizer.Eps != 1e-6 || c.Optimizer.Decay != -1 || c.Optimizer.Beta1 != 0.9 || c.Model.Hidden != 8 {
+		t.Errorf("%v, %+v", err, c.Optimizer)
+	}
 	for content, want := range map[string]string{
-		"":               "EOF",
+		"":            "EOF",
+		sizes + sizes: "more than one value",
+		sizes[:len(sizes)-1] + `,"optimizer":{"beta3":1}}`:   "beta3",
+		sizes[:len(sizes)-1] + `,"optimizer":{"beta2":1.5}}`: "beta2=1.5",
 		"{}":             "vocab=0",
 		`{"hiden":8}`:    "hiden",
 		`{"vocab":1e99}`: "number",

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -61,8 +63,10 @@ func Text(name string) (data.Text, error) {
 // maxConfigFile bounds a model configuration that is read from a file.
 const maxConfigFile = 1 << 20
 
-// Preset is the training configuration of a named model, or of the model
-// described by a JSON file whose name ends in .json.
+// Preset is the training configuration of a named model, or of the one described
+// by a JSON file whose name ends in .json: the fields of a model.Config and,
+// where the defaults do not suit, an "optimizer" object with those of an
+// optim.Config (name, lr, beta1, beta2, eps, momentum, decay, ...).
 func Preset(name string) (spec.Config, error) {
 	if !strings.HasSuffix(name, ".json") {
 		return spec.Preset(name)
@@ -75,8 +79,15 @@ func Preset(name string) (spec.Config, error) {
 	c := spec.Config{Text: "default", Seed: 1}
 	dec := json.NewDecoder(io.LimitReader(f, maxConfigFile))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c.Model); err != nil {
+	file := struct {
+		*model.Config
+		Optimizer *optim.Config `json:"optimizer"`
+	}{&c.Model, &c.Optimizer}
+	if err := dec.Decode(&file); err != nil {
 		return c, fmt.Errorf("config %s: %w", name, err)
+	}
+	if dec.More() {
+		return c, fmt.Errorf("config %s: holds more than one value", name)
 	}
 	if c.Model.Name == "" {
 		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")

@@ -53,3 +53,12 @@ func (t Tile) Func() string {
 	}
 	return fmt.Sprintf("%s%dx%d%s%s", kind, t.Rows, t.Vectors, mask, t.Name)
 }
+
+// PanelVectors lists the widths, in vectors, of the panels of B that have a
+// packing of their own.
+func PanelVectors(s ISA) []int {
+	if s.Wide() {
+		return []int{3, 4}
+	}
+	return []int{2}
+}

@@ -31,7 +31,9 @@ func (t tile) generate() {
 	if !t.Cols {
 		t.triangleLast()
 	}
-	t.merge()
+	if !t.Cols { // k-major A has no groups
+		t.merge()
+	}
 	t.eachRow(c, ldc, func(i int) {
 		for v := range t.Vectors {
 			t.store(t.acc(i, v), v, t.vector(c, v))

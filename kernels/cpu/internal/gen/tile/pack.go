@@ -112,11 +112,7 @@ func transpose8(s emit.ISA) []reg.VecPhysical {
 // is a tile's width. dst holds panel after panel, ps bytes apart, each row by
 // row. Four rows ahead are prefetched.
 func panels(s emit.ISA) {
-	widths := []int{2}
-	if s.Wide() {
-		widths = []int{3, 4}
-	}
-	for _, vectors := range widths {
+	for _, vectors := range emit.PanelVectors(s) {
 		build.TEXT(fmt.Sprintf("panels%d%s", vectors, s.Name), build.NOSPLIT, "func(dst *float32, ps int, src *float32, lds int, k int, np int)")
 		build.Pragma("noescape")
 		dst, ps, src, lds, k, np := reg.RDI, reg.R10, reg.RSI, reg.R8, reg.RCX, reg.R9

@@ -46,7 +46,7 @@ func elementwise(s emit.ISA, c *emit.Constants) {
 
 	f = emit.Begin(s, c, "addConst", 2, 1)
 	v = f.Scalar(0)
-	f.Loop("", 4, true, func(l emit.Lane) { l.Store(0, add(f, l.Load(1), v)) })
+	f.Loop("", 4, false, func(l emit.Lane) { l.Store(0, add(f, l.Load(1), v)) })
 	f.End()
 
 	f = emit.Begin(s, c, "add", 3, 0)
@@ -60,7 +60,7 @@ func elementwise(s emit.ISA, c *emit.Constants) {
 	f.End()
 
 	f = emit.Begin(s, c, "residual", 4, 0)
-	f.Loop("", 2, true, func(l emit.Lane) { l.Store(0, add(f, l.Load(1), add(f, l.Load(2), l.Load(3)))) })
+	f.Loop("", 2, false, func(l emit.Lane) { l.Store(0, add(f, l.Load(1), add(f, l.Load(2), l.Load(3)))) })
 	f.End()
 
 	f = emit.Begin(s, c, "larger", 2, 0)

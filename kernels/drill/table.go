@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 type table struct {
 	kernel string
 	seed   uint64
-	cases  []*testCase
+	level  int // of the cases that are added
+	cases  []*Case
 }
 
 // call is a kernel that sets tensors only.
@@ -23,8 +24,7 @@ type call func(k kernels.Kernels, t []kernels.Tensor)
 func (tb *table) add(name string, work int, f call, ops ...operand) *testCase {
 	i := len(tb.cases)
 	c := &testCase{
-		kernel: tb.kernel, name: fmt.Sprintf("%s_%d", name, i), work: work, ops: ops,
-		seed: hash(hashName(tb.seed, tb.kernel), uint64(i)), shared: i%3 == 2,
+		ops: ops, seed: hash(hashName(tb.seed, tb.kernel), uint64(i)), shared: i%3 == 2,
 		call: func(k kernels.Kernels, t []kernels.Tensor) any {
 			f(k, t)
 			return nil
@@ -40,7 +40,7 @@ func (tb *table) add(name string, work int, f call, ops ...operand) *testCase {
 			ops[a].role = output
 		}
 	}
-	tb.cases = append(tb.cases, c)
+	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, expect: c.expect})
 	return c
 }
 
@@ -71,9 +71,29 @@ func edges() []int {
 	return []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65}
 }
 
-// lengths are edges and longer vectors, the last one long enough to be split
+// residues are all lengths up to two elements more than the widest tile: of
+// every vector and tile each number of elements that are left over.
+func residues() []int {
+	var ns []int
+	for n := range 67 {
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// lengths are residues and longer vectors, the last one long enough to be split
 // over threads.
-func lengths() []int { return append(edges(), 100, 257, 1023, 1024, 1025, 4099, 70001) }
+func lengths() []int {
+	return append(residues(), 95, 96, 97, 100, 127, 128, 129, 257, 1023, 1024, 1025, 4099, 70001)
+}
+
+// atLevel runs f, whose cases belong to a level.
+func (tb *table) atLevel(level int, f func()) {
+	before := tb.level
+	tb.level = level
+	f()
+	tb.level = before
+}
 
 // sweep pairs every length with plain values and one other kind, and three
 // lengths with all kinds.

@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func squareCase(tb *table, n int, m mode) {
 		k.SumSquares(&acc, t[0])
 		return acc
 	}
-	tc.expect = func(x [][]float32) any {
+	tc.definition = func(x [][]float32) any {
 		acc := start
 		for _, v := range x[0] {
 			addSquare(&acc, v)
@@ -82,9 +82,16 @@ func hashPlaces(cols int) []kernels.Place {
 	}
 }
 
+// digests is byRows, and one row of many pieces.
+func digests(f func(i, r, c int, m mode)) {
+	byRows(f)
+	f(0, 1, 140003, mode{"plain", plain})
+	f(4, 1, 140003, mode{"nonfinite", nonfinite})
+}
+
 // hashCases are held against kernels.Mix; every second one hashes by pieces.
 func hashCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	digests(func(i, r, c int, m mode) {
 		at := hashPlaces(c)[i/2%4]
 		start := kernels.Digest{A: uint64(i), B: math.MaxUint64, NonFinite: uint64(i % 3)}
 		name := shape(r, c, m)
@@ -102,7 +109,7 @@ func hashCases(tb *table) {
 			}
 			return d
 		}
-		tc.expect = func(x [][]float32) any {
+		tc.definition = func(x [][]float32) any {
 			d := start
 			for j, v := range x[0] {
 				mixElement(&d, at.ID, at.First+uint64(j/c)*at.RowStride+uint64(j%c), v)
@@ -141,7 +148,7 @@ func fewValues(h uint64) float32 {
 }
 
 func hashChangedCases(tb *table) {
-	byRows(func(i, r, c int, m mode) {
+	digests(func(i, r, c int, m mode) {
 		if i%3 > 0 {
 			m = mode{"few", fewValues}
 		}
@@ -157,7 +164,7 @@ func hashChangedCases(tb *table) {
 			h.Changed = k.HashChanged(&h.Digest, t[0], t[1], at)
 			return h
 		}
-		tc.expect = func(x [][]float32) any {
+		tc.definition = func(x [][]float32) any {
 			h := hashChange{Digest: start}
 			for j, v := range x[0] {
 				if old.alias != 0 && kernels.Bits(v) != kernels.Bits(x[1][j]) {

@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ func tokens(seed uint64, n, first, rows int) []int32 {
 
 // tableShapes are rows of x, rows of the table, columns, and the first row's index.
 func tableShapes() [][4]int {
-	s := [][4]int{{0, 5, 4, 0}, {4, 0, 4, 3}, {3, 5, 0, 0}, {70, 6, 33, 100}, {5, 1, 129, 7}, {33, 65, 17, 1 << 20}}
-	for i, c := range edges() {
+	s := [][4]int{{0, 5, 4, 0}, {4, 0, 4, 3}, {3, 5, 0, 0}, {70, 6, 33, 100}, {5, 1, 129, 7}, {33, 65, 17, 1 << 20}, {601, 31, 65, 9}, {61, 9, 601, 0}}
+	for i, c := range residues() {
 		s = append(s, [4]int{1 + 3*(i%5), 1 + i%7, c, 10 * (i % 3)})
 	}
 	return s
@@ -56,8 +56,8 @@ func embeddingGradCases(tb *table) {
 
 // logitShapes are rows and columns of logits; first rotates.
 func logitShapes() [][2]int {
-	s := [][2]int{{0, 5}, {2, 0}, {3, 258}, {2, 1025}, {130, 9}}
-	for i, c := range edges() {
+	s := [][2]int{{0, 5}, {2, 0}, {3, 258}, {2, 1025}, {130, 9}, {131, 258}, {3, 16391}, {2, 32771}}
+	for i, c := range residues() {
 		s = append(s, [2]int{1 + i%5, c})
 	}
 	return s
@@ -102,7 +102,7 @@ func logitsExpSumCases(tb *table) {
 		tb.add(name+"_"+groupLabel(groups), 8*r*c, func(k kernels.Kernels, t []kernels.Tensor) { k.LogitsExpSum(t[0], t[1], t[2], groups) },
 			out("sum", 1, r), update("z", r, c, m.fill), in("max", 1, r, positive))
 	})
-	for _, g := range []int{1, 2, 4, 8} {
+	for _, g := range append(manyGroups(), 1, 2, 4, 8) {
 		for style := range 4 {
 			groups := cuts(131, g, style)
 			tb.add(fmt.Sprintf("3x131_style%d_g%d", style, g), 8*3*131, func(k kernels.Kernels, t []kernels.Tensor) { k.LogitsExpSum(t[0], t[1], t[2], groups) },

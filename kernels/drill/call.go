@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"errors"
@@ -11,47 +11,50 @@ import (
 
 // testCase is one call of one kernel.
 type testCase struct {
-	kernel, name string
-	seed         uint64
-	work         int
-	ops          []operand
-	offs         []int // of each operand, in elements, modulo 16
-	shared       bool  // all operands in one buffer
-	raw          bool  // outputs are compared with what a NaN carries
+	seed   uint64
+	ops    []operand
+	offs   []int // of each operand, in elements, modulo 16
+	shared bool  // all operands in one buffer
+	raw    bool  // outputs are compared with what a NaN carries
 	// call runs the kernel; what the kernel gives beside tensors is returned.
 	call func(k kernels.Kernels, t []kernels.Tensor) any
-	// expect, if any, is what call must return, from the operands' contents.
-	expect func(x [][]float32) any
+	// definition, if any, is what call must return, from the operands' contents.
+	definition func(x [][]float32) any
 }
 
-// check runs the case on both backends; an error says where they differ first.
-func (c *testCase) check(b, oracle kernels.Backend) error {
+// expect runs the case on the oracle.
+func (c *testCase) expect(oracle kernels.Backend) (check, error) {
 	im := layout(c.ops, c.offs, c.shared, c.seed)
 	want, wantResult, err := c.run(oracle, im)
 	if err != nil {
-		return fmt.Errorf("oracle: %w", err)
+		return nil, err
 	}
-	if c.expect != nil {
+	if c.definition != nil {
 		x := make([][]float32, len(c.ops))
 		for i := range c.ops {
 			x[i] = im.content(c.ops, i)
 		}
-		wantResult = c.expect(x)
+		wantResult = c.definition(x)
 	}
-	got, gotResult, err := c.run(b, im)
-	if err != nil {
-		return err
-	}
-	if err := c.kept(im, got); err != nil {
-		return err
-	}
-	if err := c.equal(im, got, want); err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(gotResult, wantResult) {
-		return fmt.Errorf("result %s, want %s", describe(gotResult), describe(wantResult))
-	}
-	return nil
+	return func(b kernels.Backend) (elements int, d *Difference) {
+		got, result, err := c.run(b, im)
+		if err != nil {
+			return 0, failed(err)
+		}
+		for _, x := range got {
+			elements += len(x)
+		}
+		if d := c.kept(im, got); d != nil {
+			return elements, d
+		}
+		if d := c.equal(im, got, want); d != nil {
+			return elements, d
+		}
+		if !reflect.DeepEqual(result, wantResult) {
+			return elements, &Difference{Kind: Returned, Text: fmt.Sprintf("result %s, want %s", describe(result), describe(wantResult))}
+		}
+		return elements, nil
+	}, nil
 }
 
 // describe prints a result; the text of a digest leaves nothing out.
@@ -91,7 +94,7 @@ func (c *testCase) run(b kernels.Backend, im *image) (bufs [][]float32, result a
 }
 
 // kept demands that everything but outputs and scratch still has its bits.
-func (c *testCase) kept(im *image, got [][]float32) error {
+func (c *testCase) kept(im *image, got [][]float32) *Difference {
 	for b, x := range got {
 		for j, v := range x {
 			o := im.owner[b][j]
@@ -99,11 +102,11 @@ func (c *testCase) kept(im *image, got [][]float32) error {
 				continue
 			}
 			if was := im.bufs[b][j]; kernels.Bits(v) != kernels.Bits(was) {
-				what := "guard"
+				kind := Guard
 				if o >= 0 {
-					what = "read-only operand"
+					kind = ReadOnly
 				}
-				return fmt.Errorf("%s changed: %s: now %s, was %s", what, im.where(c.ops, b, j), show(v), show(was))
+				return &Difference{Kind: kind, At: im.where(c.ops, b, j), Got: math.Float32bits(v), Want: math.Float32bits(was)}
 			}
 		}
 	}
@@ -111,30 +114,24 @@ func (c *testCase) kept(im *image, got [][]float32) error {
 }
 
 // equal demands that the outputs have the oracle's bits.
-func (c *testCase) equal(im *image, got, want [][]float32) error {
-	first, n, total := "", 0, 0
+func (c *testCase) equal(im *image, got, want [][]float32) *Difference {
+	d := Difference{Kind: Output}
 	for b, x := range got {
 		for j, v := range x {
 			if o := im.owner[b][j]; o < 0 || c.ops[o].role != output {
 				continue
 			}
-			total++
-			w := want[b][j]
-			if kernels.Bits(v) != kernels.Bits(w) || c.raw && math.Float32bits(v) != math.Float32bits(w) {
-				if n == 0 {
-					first = fmt.Sprintf("%s: got %s, want %s", im.where(c.ops, b, j), show(v), show(w))
+			d.Of++
+			if w := want[b][j]; kernels.Bits(v) != kernels.Bits(w) || c.raw && math.Float32bits(v) != math.Float32bits(w) {
+				if d.Differ == 0 {
+					d.At, d.Got, d.Want = im.where(c.ops, b, j), math.Float32bits(v), math.Float32bits(w)
 				}
-				n++
+				d.Differ++
 			}
 		}
 	}
-	if n > 0 {
-		return fmt.Errorf("%s; %d of %d output elements differ", first, n, total)
+	if d.Differ == 0 {
+		return nil
 	}
-	return nil
-}
-
-// show gives a value as bits and as a decimal.
-func show(x float32) string {
-	return fmt.Sprintf("%#08x (%v)", math.Float32bits(x), x)
+	return &d
 }

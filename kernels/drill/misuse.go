@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -78,11 +78,11 @@ func misuses() []misuse {
 	}
 }
 
-// misuseItems demand a panic that starts with "kernels: ".
-func misuseItems() []item {
-	var out []item
+// misuseCases demand a panic that starts with "kernels: ".
+func misuseCases() []*Case {
+	var out []*Case
 	for _, mu := range misuses() {
-		out = append(out, item{name: mu.name, work: 1, run: func(b, _ kernels.Backend) error {
+		out = append(out, demand(Misuse, mu.name, 1, func(b kernels.Backend) error {
 			var bufs []kernels.Buffer
 			defer func() {
 				for _, buf := range bufs {
@@ -103,7 +103,7 @@ func misuseItems() []item {
 				return fmt.Errorf("shapes that do not fit: panic %q, want one that starts with %q", msg, "kernels: ")
 			}
 			return nil
-		}})
+		}))
 	}
 	return out
 }

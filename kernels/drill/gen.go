@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import "math"
 
@@ -32,7 +32,7 @@ type mode struct {
 // for shapes, where each order of a sum and each rounding must show.
 func modes() []mode {
 	return []mode{
-		{"plain", plain}, {"zeros", zeros}, {"ties", ties}, {"tiny", tiny}, {"huge", huge}, {"nonfinite", nonfinite},
+		{"plain", plain}, {"zeros", zeros}, {"ties", ties}, {"tiny", tiny}, {"huge", huge}, {"nonfinite", nonfinite}, {"spread", spread}, {"vanishing", vanishing},
 	}
 }
 
@@ -83,6 +83,19 @@ func tiny(h uint64) float32 {
 // huge: sums and products overflow, in an order that matters.
 func huge(h uint64) float32 { return scaled(h, 58, 70) }
 
+// vanishing: numbers whose products round to zeros of either sign, so that the
+// sign of a chain is that of its last product: one that is left out shows, and so
+// does one by +0 that was added.
+func vanishing(h uint64) float32 { return scaled(h, -100, 10) }
+
+// spread: every exponent from subnormal on that leaves products finite.
+func spread(h uint64) float32 {
+	if h>>60 == 0 {
+		return math.Float32frombits(uint32(h) & 0x807fffff)
+	}
+	return scaled(h, -126, 189)
+}
+
 // nonfinite: one element in 24 is NaN or infinite, one in 24 is at an end of
 // the range.
 func nonfinite(h uint64) float32 {
@@ -106,8 +119,12 @@ func probability(h uint64) float32 {
 // positive: magnitudes of plain.
 func positive(h uint64) float32 { return float32(math.Abs(float64(plain(h)))) }
 
-// exponents: arguments over the whole range of exp, its ends and beyond.
+// exponents: arguments over the whole range of exp, its ends and beyond, and
+// about its ends more of them.
 func exponents(h uint64) float32 {
+	if h>>56 >= 192 {
+		return pick(h, 88, 88.5, -87, -88, -103.5, -104) + float32(float32(h&0xffffff)*0x1p-24)
+	}
 	if h>>56 < 48 {
 		return pick(h, 0x1.62e42ep6, 0x1.62e430p6, -104, -103.99999, -87.5, -103.2, 0, negZero(), inf(), -inf(), nan(), 1e30, -1e30)
 	}

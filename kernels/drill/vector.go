@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -20,6 +20,7 @@ func fillCases(tb *table) {
 		tb.add(fmt.Sprintf("n%d_v%g", n, v), n,
 			func(k kernels.Kernels, t []kernels.Tensor) { k.Fill(t[0], v) }, out("x", r, c))
 	}
+	tb.addLong("long", 2047, func(k kernels.Kernels, t []kernels.Tensor) { k.Fill(t[0], 0.1) }, out("x", 1, 4099))
 }
 
 func copyCases(tb *table) {
@@ -52,6 +53,7 @@ func addCases(tb *table) {
 			tb.add(label(n, m)+"_dst=x=y", n, g, x, same("y", 0), same("dst", 0))
 		}
 	}
+	tb.addLong("long", 683, f, out("dst", 1, 4099), in("x", 1, 4099, plain), in("y", 1, 4099, plain))
 }
 
 func scaleCases(tb *table) {
@@ -64,24 +66,46 @@ func scaleCases(tb *table) {
 		tb.add(name, n, func(k kernels.Kernels, t []kernels.Tensor) { k.Scale(t[0], t[1], s) }, out("dst", r, c), in("x", r, c, m.fill))
 		tb.add(name+"_dst=x", n, func(k kernels.Kernels, t []kernels.Tensor) { k.Scale(t[1], t[0], s) }, in("x", r, c, m.fill), same("dst", 0))
 	}
+	tb.addLong("long", 1025, func(k kernels.Kernels, t []kernels.Tensor) { k.Scale(t[0], t[1], 0.1) }, out("dst", 1, 4099), in("x", 1, 4099, plain))
 }
 
-// rowShapes are rows x columns for kernels that work by rows.
+// rowShapes are rows x columns for kernels that work by rows; the largest are
+// split over threads, by rows and by columns.
 func rowShapes() [][2]int {
-	s := [][2]int{{0, 5}, {2, 0}, {0, 0}, {130, 3}, {3, 257}, {1, 1025}, {601, 65}}
-	for i, n := range edges() {
-		s = append(s, [2]int{1 + i%4, n}, [2]int{n, 7})
+	s := [][2]int{{0, 5}, {2, 0}, {0, 0}, {130, 3}, {3, 257}, {1, 1025}, {2, 34003}, {601, 65}, {521, 67}, {2, 33001}}
+	for i, n := range residues() {
+		s = append(s, [2]int{1 + i%4, n})
+	}
+	for _, n := range edges() {
+		s = append(s, [2]int{n, 7})
 	}
 	return s
 }
 
-// byRows calls f for every row shape with plain values and one other kind.
+// byRows calls f for every row shape with plain values and, but for the largest,
+// one other kind.
 func byRows(f func(i, r, c int, m mode)) {
 	ms := modes()
 	for i, s := range rowShapes() {
 		f(2*i, s[0], s[1], ms[0])
-		f(2*i+1, s[0], s[1], ms[1+i%(len(ms)-1)])
+		if s[0]*s[1] < 20000 {
+			f(2*i+1, s[0], s[1], ms[1+i%(len(ms)-1)])
+		}
 	}
+}
+
+// byMoreRows calls f, at level 2, for every number of columns with every number
+// of rows up to those of a tile.
+func (tb *table) byMoreRows(f func(i, r, c int, m mode)) {
+	ms, i := modes(), 0
+	tb.atLevel(2, func() {
+		for c := range 131 {
+			for r := 1; r <= 9; r += 2 {
+				f(i, r, c, ms[i%len(ms)])
+				i++
+			}
+		}
+	})
 }
 
 // shape is the name of a matrix's case.
@@ -134,6 +158,8 @@ func swiGLUCases(tb *table) {
 		tb.add(label(n, m), 8*n, f, z, u, out("h", r, c))
 		tb.add(label(n, m)+"_inplace", 8*n, f, z, u, same("h", i%2))
 	}
+	tb.addLong("long", 683, func(k kernels.Kernels, t []kernels.Tensor) { k.SwiGLU(t[0], t[1], t[2]) },
+		out("h", 1, 4099), in("z", 1, 4099, exponents), in("u", 1, 4099, plain))
 }
 
 func swiGLUGradCases(tb *table) {
@@ -153,4 +179,6 @@ func swiGLUGradCases(tb *table) {
 		tb.add(label(n, m), 12*n, f, dh, z, u, out("dz", r, c), out("du", r, c))
 		tb.add(label(n, m)+"_inplace", 12*n, f, dh, z, u, outputs[0], outputs[1])
 	}
+	tb.addLong("long", 411, func(k kernels.Kernels, t []kernels.Tensor) { k.SwiGLUGrad(t[0], t[1], t[2], t[3], t[4]) },
+		out("dz", 1, 4099), out("du", 1, 4099), in("dh", 1, 4099, plain), in("z", 1, 4099, exponents), in("u", 1, 4099, plain))
 }

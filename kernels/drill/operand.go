@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -25,6 +25,7 @@ type operand struct {
 	fill       fill
 	alias      int // operand that this one is, by index; -1 for one of its own
 	absent     bool
+	once       bool // in a long case: not repeated
 }
 
 // in is a read-only operand.
@@ -51,6 +52,12 @@ func absent(name string) operand { return operand{name: name, absent: true, alia
 // strided puts gap elements between rows.
 func (o operand) strided(gap int) operand {
 	o.gap = gap
+	return o
+}
+
+// fixed makes an operand of a long case one that is not repeated.
+func (o operand) fixed() operand {
+	o.once = true
 	return o
 }
 
@@ -92,7 +99,7 @@ func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
 		im.bufs = append(im.bufs, make([]float32, n))
 		im.owner = append(im.owner, make([]int8, n))
 		for j := range n {
-			im.bufs[b][j], im.owner[b][j] = guard(hash(seed, uint64(b)<<32|uint64(j))), -1
+			im.owner[b][j] = -1
 		}
 	}
 	for i, o := range ops {
@@ -102,6 +109,13 @@ func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
 			im.places[i] = im.places[o.alias]
 		default:
 			im.put(i, o, hashName(seed, o.name))
+		}
+	}
+	for b, owner := range im.owner {
+		for j, o := range owner {
+			if o < 0 {
+				im.bufs[b][j] = guard(hash(seed, uint64(b)<<32|uint64(j)))
+			}
 		}
 	}
 	return im

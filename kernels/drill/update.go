@@ -1,4 +1,4 @@
-package kerneltest
+package drill
 
 import (
 	"fmt"
@@ -69,6 +69,21 @@ func reduceCases(tb *table) {
 			reduceCase(tb, sources, style, ns[(i/3)%len(ns)], op, m)
 		}
 	}
+	for n := range 67 {
+		reduceCase(tb, 1+n%9, 6*(n%3), n, kernels.Sum, ms[n%len(ms)])
+		reduceCase(tb, 1+n%5, 6*(n%3), n, kernels.Max, ms[n%len(ms)])
+	}
+	// Shared between threads; styles with and without absent sources.
+	for sources := range 9 {
+		for style := range 3 {
+			reduceCase(tb, 1+sources, 3*style+2-style, 40007, kernels.Sum, ms[0])
+		}
+		reduceCase(tb, 1+sources, 0, 40007, kernels.Max, ms[sources%len(ms)])
+	}
+	reduceCase(tb, 2, 3, 40007, kernels.Sum, ms[0])
+	reduceCase(tb, 4, 3, 40007, kernels.Sum, ms[0])
+	tb.addLong("sum_src4_long", 411, func(k kernels.Kernels, t []kernels.Tensor) { k.Reduce(t[4:], t[:4], kernels.Sum) },
+		in("src0", 1, 4099, plain), in("src1", 1, 4099, plain), in("src2", 1, 4099, plain), in("src3", 1, 4099, plain), out("dst", 1, 4099))
 }
 
 // reduceCase adds one case: style/3 says where the result goes, style and the
