@@ -81,8 +81,11 @@ func list(o suite.Options) []suite.Case {
 		if err := fit(&cfg, o.Level); err != nil {
 			return []suite.Case{suite.Broken(f.config, err)}
 		}
-		out = append(out, suite.Case{Name: cfg.Model.Name + f.suffix, Clauses: f.clauses,
-			Runs: map[contract.Role]suite.Run{contract.Test: recorded(cfg, o, f.clauses == nil)}})
+		c := Case(cfg.Model.Name+f.suffix, cfg, o)
+		if c.Clauses = f.clauses; f.clauses != nil {
+			c.Runs[contract.Test] = suite.Train(cfg, o)
+		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -120,13 +123,10 @@ func fit(c *spec.Config, level int) error {
 	return nil
 }
 
-// recorded is a run with the elements of all state, and, with taps, the last
-// step's activations.
-func recorded(cfg spec.Config, o suite.Options, taps bool) suite.Run {
+// Case is a run of a configuration of one rank with the activations of its last
+// step.
+func Case(name string, cfg spec.Config, o suite.Options) suite.Case {
 	r := suite.Train(cfg, o)
-	if !taps {
-		return r
-	}
 	r.Key += " with the activations of its last step"
 	r.Do = func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		rec := &recorder{only: cfg.Steps - 1, layers: cfg.Model.Layers}
@@ -140,5 +140,5 @@ func recorded(cfg spec.Config, o suite.Options, taps bool) suite.Run {
 		}
 		return h, err
 	}
-	return r
+	return suite.Case{Name: name, Runs: map[contract.Role]suite.Run{contract.Test: r}}
 }

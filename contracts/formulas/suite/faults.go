@@ -2,10 +2,9 @@ package suite
 
 import (
 	"context"
-	"math"
-
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/num"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -91,7 +90,7 @@ func noSlope(be kernels.Backend, dz, du, dh, z, u kernels.Tensor) {
 	gate, up, d := read(be, z), read(be, u), read(be, dh)
 	be.SwiGLUGrad(dz, du, dh, z, u)
 	for i, x := range gate {
-		d[i] *= float32(float64(up[i]) / (1 + math.Exp(-float64(x))))
+		d[i] *= float32(float64(up[i]) / (1 + num.Exp(-float64(x))))
 	}
 	be.Write(dz, d)
 }
@@ -136,7 +135,7 @@ func attend(out, q []float32, at func(i int) (key, value []float32), n int, scal
 		for j, x := range q {
 			dot += float64(float64(x) * float64(key[j]))
 		}
-		scores[i] = math.Exp(float64(dot * scale))
+		scores[i] = num.Exp(float64(dot * scale))
 		sum += scores[i]
 	}
 	for j := range out {
