@@ -31,7 +31,8 @@ func Contract() *contract.Contract {
 
 // running says what the bounds are.
 const running = "Values are evaluated in float64. Beside each stands a bound on its distance from any float32 evaluation, by a running error analysis: " +
-	"every operation adds u = 2^-24 of the magnitude at hand, a sum gamma_n = n*u/(1-n*u) of the sum of its terms' magnitudes, n the roundings that a term passes, " +
+	"every operation adds u = 2^-24 of the magnitude at hand, a sum gamma_n = n*u/(1-n*u) of the sum of its terms' magnitudes, n the roundings that a term passes " +
+	"(the longest, whose order is known, u of every partial sum), " +
 	"exp and log 0.87 ulp; what an operand is off by is passed on (Higham, Accuracy and Stability of Numerical Algorithms, sections 3.1 and 3.3). " +
 	"Evaluation goes on from each recorded tensor as exact, so that bounds do not compound. One wider than 1e-3 of its tensor's largest value says nothing: the clause is then inconclusive."
 

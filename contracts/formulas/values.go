@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -92,7 +93,11 @@ func (s *subject) step(step int) {
 		return
 	}
 	for _, j := range got.Judged {
-		s.judge(step, j, "the activation, or its gradient, is not the formula's of the recorded tensors before it")
+		what := "activation"
+		if _, name, _ := strings.Cut(j.Name, "/"); strings.HasPrefix(name, "d") {
+			what = "gradient of an activation"
+		}
+		s.judge(step, j, "the "+what+" is not the formula's of the recorded tensors before it")
 	}
 	if x, ok := s.scalar(step, trace.Loss); ok {
 		s.judge(step, got.Loss.Judge(trace.Loss, []float32{float32(x)}), "the loss is not the mean over the valid targets")
