@@ -142,7 +142,7 @@ func attend(out, q []float32, at func(i int) (key, value []float32), n int, scal
 		x := 0.0
 		for i, e := range scores {
 			_, value := at(i)
-			x += float64(e/sum) * float64(value[j])
+			x += float64(e / sum * float64(value[j]))
 		}
 		out[j] = float32(x)
 	}
