@@ -52,8 +52,8 @@
 //	         needs what, unit; may have worker, micro
 //	         what: forward, backward
 //	tap      an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of
-//	         micro-batch Micro
-//	         needs what, unit, tensor, digest; may have micro, lo, hi, count
+//	         micro-batch Micro; Data its rows where the run captured them
+//	         needs what, unit, tensor, digest; may have micro, lo, hi, count, data
 //	         what: forward, backward
 //	message  what crossed boundary Seq between pipeline stages, as either side has it: Lo rows, Hi columns,
 //	         Count elements; Peer the other stage

@@ -94,7 +94,8 @@ type Event struct {
 	Got   uint32 `json:"got,omitempty"`
 	Want  uint32 `json:"want,omitempty"`
 	Text  string `json:"text,omitempty"`
-	// Data holds the elements that a digest covers, where the run captured them.
+	// Data holds the elements that a digest covers, where the run captured them; of
+	// a tap row by row, Hi-Lo columns each.
 	Data Floats `json:"data,omitempty"`
 }
 

@@ -43,6 +43,9 @@ func samples() []Event {
 					to.Field(i).Set(from.Field(i))
 				}
 			}
+			if f.Kind == KindTap && e.Data != nil {
+				e.Hi = e.Lo + 1 // rows of one column
+			}
 			if f.What != nil && e.What != "" {
 				e.What = f.What[len(f.What)-1].Name
 			}
