@@ -55,7 +55,9 @@ How each clause judges
      operation shows, and faults that come rarely.
   7  Rank against rank; and ranks that call different operations must all get an
      error, since a collective that accepts them corrupts silently
-     (pytorch/pytorch#75902).
+     (pytorch/pytorch#75902). Tried is all that ranks can disagree on: operation,
+     element type, reduction, length, bounds and root, and of messages length,
+     direction and peer.
 
 How to read a finding
   rank    the rank whose result is wrong
