@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,7 +31,11 @@ type operation struct {
 }
 
 func (d *drilled) operation(r drill.Record) operation {
-	return operation{r.Seed, r.Op, fmt.Sprint(r.Group)}
+	var group []byte
+	for _, rank := range r.Group {
+		group = binary.AppendUvarint(group, uint64(rank))
+	}
+	return operation{r.Seed, r.Op, string(group)}
 }
 
 // expect is drill.Expect, computed once for all ranks that get one result and for

@@ -249,10 +249,10 @@ func (p *planner) pairs(n int) {
 // are all short.
 func (p *planner) long() {
 	group := p.base.Group
-	if len(group) == 1 {
+	first, last := group[0], group[len(group)-1]
+	if first != 0 || last == 0 || last != len(group)-1 { // one world is enough
 		return
 	}
-	first, last := group[0], group[len(group)-1]
 	p.add(true, func(r *Record) { r.Op, r.Count, r.InPlace = names.OpAllReduce, long, true })
 	p.add(true, func(r *Record) { r.Op, r.Count, r.Input, r.InPlace = names.OpAllReduce, long, Order, true })
 	p.add(true, func(r *Record) { r.Op, r.Count, r.Input = names.OpReduceScatter, long, Order })
