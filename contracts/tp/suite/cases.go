@@ -10,6 +10,13 @@ import (
 // biased unties the head and gives every linear layer a bias.
 func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
 
+// long has steps past the warm-up and over the end of the text, where ranks hold
+// copies of KV heads and have replicas besides.
+func long(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "odd", Steps: 10, Epoch: 7, Plans: plans, Suffix: suite.Epochs,
+		Change: func(c *spec.Config) { c.Model.SeqLen = 11 }}
+}
+
 // fixtures are the default cases of a level. tp=2 shows little of the shape of a
 // tree; odd on tp=4 has fewer KV heads than ranks, and an uneven vocabulary.
 func fixtures(level int) []suite.Fixture {
@@ -17,6 +24,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
+		long("dp=2,tp=4"),
 	}
 	if level <= 1 {
 		return few
@@ -27,6 +35,7 @@ func fixtures(level int) []suite.Fixture {
 			"dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 4, Plans: []string{"tp=2", "tp=4,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
 	}
+	many = append(many, long("dp=2,tp=4", "dp=2,tp=4,pp=2,vocab=parallel", "tp=4,microbatches=12"))
 	if level == 2 {
 		return many
 	}
