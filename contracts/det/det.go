@@ -49,11 +49,10 @@ How each clause judges
   3  Digests of all weights and all moments and the bits of the loss, after
      every step, against golden/fingerprints: both fixtures, AdamW and SGD, head
      tied and not, biases on all projections, with clipping active in some steps.
-     They run on their own text and seed, whatever the options. Two steps at
-     level 1, all 20 from level 2 on, and then also a few steps of the larger
-     models 5M and 50M, whose products fill the tiles of fast kernels and whose
-     sums are longer than their blocks (50M from level 3 on where it would run
-     in plain Go). A golden of another arithmetic version, text or configuration
+     They run on their own text and seed, whatever the options, all 20 steps;
+     from level 2 on also a few steps of the larger models 5M and 50M, whose
+     products fill the tiles of fast kernels and whose sums are longer than
+     their blocks (50M from level 3 on where it would run in plain Go). A golden of another arithmetic version, text or configuration
      is not compared: the clause is then inconclusive and names the command that
      records it.
   4  The fingerprints of one configuration on several data-parallel plans and

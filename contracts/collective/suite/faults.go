@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -33,14 +34,84 @@ func loseTail() fault.Fault {
 	})
 }
 
-// trimToPeers reduces n elements where n+1 are given, as a transport that takes
-// the smallest of the ranks' sizes does.
-func trimToPeers(n int) fault.Fault {
-	return onAllReduce(func(c *fault.Call) error {
-		if c.X.Len() == n+1 {
-			c.X = c.X.Range(0, n)
-		}
+// asPeers makes calls that do not fit those of the peers, of which change knows how
+// they differ, like theirs, as a transport that does not compare them serves them.
+func asPeers(op string, change func(*fault.Call)) fault.Fault {
+	return fault.OnCalls(func(c *fault.Call) bool { return c.Op == op }, func(c *fault.Call) error {
+		change(c)
 		return c.Do()
+	})
+}
+
+// misfitCount is the length of most vectors of misfits; a drill has none of it.
+const misfitCount = 24
+
+// trimmed cuts what a message or a collective has more than its peers.
+func trimmed(c *fault.Call) {
+	if c.X.Len() == misfitCount+1 {
+		c.X = c.X.Range(0, misfitCount)
+	}
+}
+
+// summed takes the sum where another reduction is asked for.
+func summed(c *fault.Call) {
+	if c.From.Len() == misfitCount || c.X.Len() == misfitCount {
+		c.Reduction = kernels.Sum
+	}
+}
+
+// byShardRule gathers parts where the shard rule has them, whatever the bounds: on
+// all ranks, those that agree too.
+func byShardRule(c *fault.Call) {
+	rule := shard.Bounds(misfitCount, c.Comm.Size())
+	if r := c.Comm.Rank(); c.X.Len() == misfitCount && c.From.Len() == rule[r+1]-rule[r] {
+		c.Bounds = rule
+	}
+}
+
+// fromFirst broadcasts from the first rank.
+func fromFirst(c *fault.Call) {
+	if c.X.Len() == misfitCount {
+		c.Peer = 0
+	}
+}
+
+// ofAnyone makes a receive of another rank than the one that sends wait for that
+// one: of rank 0 on rank 1, which asks for rank 2's.
+func ofAnyone(c *fault.Call) {
+	if c.X.Len() == misfitCount && c.Comm.Rank() == 1 && c.Peer == 2 {
+		c.Peer = 0
+	}
+}
+
+// firstElements reduces only so many elements of longer vectors.
+func firstElements(n int) fault.Fault {
+	return onAllReduce(func(c *fault.Call) error {
+		c.X = c.X.Range(0, min(n, c.X.Len()))
+		return c.Do()
+	})
+}
+
+// wrapRoots broadcasts from the root modulo n.
+func wrapRoots(n int) fault.Fault {
+	return fault.OnCalls(func(c *fault.Call) bool { return c.Op == names.OpBroadcast }, func(c *fault.Call) error {
+		c.Peer %= n
+		return c.Do()
+	})
+}
+
+// loseDownward loses messages from a rank to one before it that is no neighbour.
+func loseDownward() fault.Fault {
+	receives := func(c *fault.Call) bool {
+		n, distance := c.Comm.Size(), c.Peer-c.Comm.Rank()
+		return c.Op == names.OpRecv && distance > 1 && distance < n-1
+	}
+	return fault.OnCalls(receives, func(c *fault.Call) error {
+		if err := c.Do(); err != nil {
+			return err
+		}
+		c.Backend.Fill(c.X, 0)
+		return nil
 	})
 }
 

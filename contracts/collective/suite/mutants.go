@@ -32,8 +32,27 @@ func mutants() []suite.Mutant {
 			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)"),
 		m("ring-contribution-lost", "1", "ring of 4 ranks", loseContribution(3),
 			"the last rank's elements never enter a sum of the ring"),
-		m("mismatch-accepted", "7", "star of 3 ranks", trimToPeers(4),
+		m("roots-modulo-16", "4", "tree of 17 ranks", wrapRoots(16),
+			"the root of a broadcast is numbered modulo 16: the last rank's comes from the first"),
+		m("owners-modulo-8", "3", "tree of 16 ranks", fault.WrapOwners(8),
+			"the owners of a gather are numbered modulo 8"),
+		m("one-buffer-reduced", "1", "ring of 3 ranks", firstElements(4096),
+			"vectors pass through a buffer of 4096 elements, once: what is longer keeps its tail"),
+		m("messages-one-way", "1", "tree of 5 ranks", loseDownward(),
+			"messages from a rank to one before it are lost unless the two are neighbours"),
+
+		m("mismatch-accepted", "7", "star of 3 ranks", asPeers(names.OpAllReduce, trimmed),
 			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)"),
+		m("reduction-not-compared", "7", "tree of 3 ranks", asPeers(names.OpReduceScatter, summed),
+			"a rank that asks for the maximum gets the sum like its peers"),
+		m("bounds-not-compared", "7", "ring of 4 ranks", asPeers(names.OpAllGather, byShardRule),
+			"a rank whose parts are others than its peers' is served as they are, where its own is the same"),
+		m("root-not-compared", "7", "tree of 8 ranks", asPeers(names.OpBroadcast, fromFirst),
+			"a rank that names another root than its peers gets the elements of theirs"),
+		m("peer-not-compared", "7", "tree of 4 ranks", asPeers(names.OpRecv, ofAnyone),
+			"a receive takes the message of another rank than the one that it names (MPI_ANY_SOURCE)"),
+		m("longer-message-cut", "7", "tree of 2 ranks", asPeers(names.OpSend, trimmed),
+			"a receive of fewer elements than were sent takes the first of them"),
 	}
 }
 

@@ -23,6 +23,16 @@ func corruptOnOneThread(rank, n int, bit uint) fault.Fault {
 	})
 }
 
+// lateRate is fault.LearningRate of one step.
+func lateRate(step int) fault.Fault {
+	return fault.OnUpdate(func(u *fault.Update) {
+		if u.Step.T == step {
+			u.Step.LR *= 1 + 1e-6
+		}
+		u.Do()
+	})
+}
+
 // loseBiasGrads leaves the gradients of all biases 0.
 func loseBiasGrads() fault.Fault {
 	return fault.OnBackend(fault.Every, func(be kernels.Backend) kernels.Backend { return &biasless{be} })

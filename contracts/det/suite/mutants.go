@@ -22,6 +22,8 @@ func mutants() []suite.Mutant {
 			Says: "one matrix product gives one wrong last bit, in every run alike: silent corruption that repetition cannot show"},
 		{ID: "learning-rate-rounded", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-sgd-tied", Break: fault.Into(contract.Test, fault.LearningRate(-1, 1+1e-6)),
 			Says: "the learning rate is off by one part in a million"},
+		{ID: "last-bit-in-step-15", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-adamw-tied", Break: fault.Into(contract.Test, lateRate(15)),
+			Says: "the learning rate of one late step is off by one part in a million: all steps before it are right"},
 		{ID: "bias-gradients-lost", Clause: "C-DET-001.3", On: det.GoldenPrefix + "nano-adamw-biased", Break: fault.Into(contract.Test, loseBiasGrads()),
 			Says: "biases get no gradient, on any plan: the loss falls all the same"},
 		{ID: "plan-dependent", Clause: "C-DET-001.4", On: "odd on plans", Break: fault.Into("dp=4", fault.OnCalls(fault.Reductions(model.BlockUnit(1), -1), fault.FarFirst)),

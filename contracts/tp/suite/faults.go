@@ -36,6 +36,9 @@ func thenMax(c *fault.Call) error {
 // ofKV selects the all-reduces over ranks that hold copies of one KV head.
 func ofKV(c *fault.Call) bool { return c.Group == names.KV && c.Op == names.OpAllReduce }
 
+// ofSecondReplica is ofKV on the ranks of a second model beside the first of four.
+func ofSecondReplica(c *fault.Call) bool { return ofKV(c) && c.Rank >= 4 }
+
 // biasTimes adds row-parallel biases so many times, as each of that many ranks
 // does that adds it before the sum.
 func biasTimes(times int) fault.Fault {

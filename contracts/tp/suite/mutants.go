@@ -42,6 +42,9 @@ func mutants() []suite.Mutant {
 		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.OnCalls(ofKV, fault.Skip),
 			"two ranks hold one KV head and each keeps its own share of the gradient (pytorch/torchtitan#2577)"),
 
+		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, fault.OnCalls(ofSecondReplica, fault.Twice),
+			"the second replica's ranks add the gradients of KV copies twice, as a group of copies that spans replicas does"),
+
 		m("all-reduce-too-many", "7", "nano dp=1,tp=2", fault.OnCalls(sums(b(0), attnSum), thenMax),
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
 	}

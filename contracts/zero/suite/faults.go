@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
@@ -153,4 +154,14 @@ func noOwner(bucket string) fault.Fault {
 			give(s, len(s.Bounds)-1)
 		}
 	})
+}
+
+// lastStepAgain answers a step, and all that follow, with the one before.
+func lastStepAgain(step int) func(fault.Share) ([]data.Sequence, []int64) {
+	return func(s fault.Share) ([]data.Sequence, []int64) {
+		if s.Step >= step {
+			s.Step--
+		}
+		return s.Do()
+	}
 }

@@ -34,6 +34,11 @@ func mutants() []suite.Mutant {
 		m("reduced-gradient-reduced-again", "2", "nano dp=4,zero=2", fault.ReduceAgain(),
 			"what a rank holds reduced enters the next reduction (hpcaitech/ColossalAI#247)"),
 
+		m("last-step-again", "2", "odd dp=4,zero=3"+suite.Epochs, fault.OnShare(lastStepAgain(7)),
+			"at the end of the text all ranks take its last step once more, as a source that is exhausted does"),
+		m("owners-modulo-8", "3", "nano dp=16,zero=3 of 17 sequences", fault.WrapOwners(8),
+			"the owners of a gather are numbered modulo 8: every rank uses the weights of other ones"),
+
 		m("stale-slice", "3", "odd dp=4,zero=1", fault.StaleSlice(2, 3, names.WholeVector),
 			"a gather gives one rank a peer's slice of an earlier step"),
 		m("stale-slice-in-stage-3", "3", "odd dp=4,zero=3", fault.StaleSlice(1, 0, b(2)),
