@@ -3,8 +3,10 @@ package comm_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,5 +97,25 @@ func TestDrillRecordsSurviveJSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(records, back); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Every rank is refused at once in worlds of all kinds, whatever the algorithm.
+func TestMisfitsAreRefused(t *testing.T) {
+	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
+		for _, size := range []int{2, 3, 4, 5, 17} {
+			for _, m := range drill.Misfits(size) {
+				start := time.Now()
+				errs := comm.DrillMisfit(t.Context(), world(t, size, comm.Options{Algorithm: algo}), host, m)
+				for rank, err := range errs {
+					if !errors.Is(err, comm.ErrMismatch) {
+						t.Errorf("%s of %d, %s: rank %d was told %v", algo, size, m.Name, rank, err)
+					}
+				}
+				if d := time.Since(start); d > 20*time.Second {
+					t.Errorf("%s of %d, %s: took %v", algo, size, m.Name, d)
+				}
+			}
+		}
 	}
 }
