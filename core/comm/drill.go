@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -33,13 +34,19 @@ func Drill(ctx context.Context, comms []Communicator, be func(rank int) kernels.
 // DrillMisfit lets the ranks that this process hosts call the operations of a
 // misfit, one each, and gives what they were told, by their order in comms, which
 // are of a world of their own: a group that has failed stays failed. Every rank then
-// closes its end, so that no peer waits for one that was told nothing.
+// closes its end, so that no peer waits for one that was told nothing. A panic of a
+// communicator that serves what does not fit is what its rank was told.
 func DrillMisfit(ctx context.Context, comms []Communicator, be func(rank int) kernels.Backend, m drill.Misfit) []error {
 	errs := make([]error, len(comms))
 	var wait sync.WaitGroup
 	for i, c := range comms {
 		wait.Go(func() {
 			defer c.Close()
+			defer func() {
+				if p := recover(); p != nil {
+					errs[i] = fmt.Errorf("panic: %v", p)
+				}
+			}()
 			rank := c.Ranks()[c.Rank()]
 			r := &driller{ctx: ctx, be: be(rank)}
 			_, errs[i] = r.step(c, m.Calls[rank])

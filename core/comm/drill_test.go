@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 const drillSeed = 7
@@ -116,6 +117,27 @@ func TestMisfitsAreRefused(t *testing.T) {
 					t.Errorf("%s of %d, %s: took %v", algo, size, m.Name, d)
 				}
 			}
+		}
+	}
+}
+
+// panicking is a communicator that does not survive an all-gather.
+type panicking struct{ comm.Communicator }
+
+func (panicking) AllGather(context.Context, kernels.Tensor, kernels.Tensor, []int) error {
+	panic("served")
+}
+
+// A panic is what a rank was told, which is not that the calls do not fit.
+func TestMisfitsSurvivePanics(t *testing.T) {
+	for _, m := range drill.Misfits(3) {
+		if m.Calls[0].Op != names.OpAllGather {
+			continue
+		}
+		comms := world(t, 3, comm.Options{})
+		comms[0] = panicking{comms[0]}
+		if err := comm.DrillMisfit(t.Context(), comms, host, m)[0]; err == nil || err.Error() != "panic: served" {
+			t.Errorf("%s: rank 0 was told %v", m.Name, err)
 		}
 	}
 }
