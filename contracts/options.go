@@ -65,10 +65,21 @@ func (o *Options) text(name string) (data.Text, error) {
 		return o.Text, nil
 	case name == "" || name == "default":
 		return data.Default(), nil
+	case o.Text.Bytes != nil && beginning(name, o.Text.Name):
+		return data.Part(name, o.text)
 	case o.Texts != nil:
 		return o.Texts(name)
 	}
+	if _, _, ok := data.Beginning(name); ok {
+		return data.Part(name, o.text)
+	}
 	return data.Load(name)
+}
+
+// beginning reports whether name is that of the beginning of a text.
+func beginning(name, whole string) bool {
+	of, _, ok := data.Beginning(name)
+	return ok && of == whole
 }
 
 // engine makes the histories. Ranks are goroutines already, so two runs fill the

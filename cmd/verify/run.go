@@ -86,7 +86,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
-	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own)")
+	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")
 	f.BoolVar(&o.selfTest, "self-test", false, "run the contracts' mutants: every clause must catch its own")
 	f.BoolVar(&o.list, "list", false, "list contracts and clauses")

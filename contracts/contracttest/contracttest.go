@@ -27,8 +27,13 @@ type Runner struct {
 	engine *suite.Engine
 }
 
-// text is the default text, whatever a configuration names.
-func text(string) (data.Text, error) { return data.Default(), nil }
+// text is the default text, or a beginning of it, whatever a configuration names.
+func text(name string) (data.Text, error) {
+	if _, _, ok := data.Beginning(name); ok {
+		return data.Part(name, text)
+	}
+	return data.Default(), nil
+}
 
 // plan plans a case on one engine for all.
 func (r *Runner) plan(contractID string, c suite.Case) *suite.Trial {

@@ -93,8 +93,8 @@
 //	         needs tensor; may have unit, ranges, count, once
 //	drill    of a drill of communicators: one operation in a group of Ranks and the Digest of its result;
 //	         Text the error it ended with
-//	         needs op; may have what, ranks, count, digest, text
-//	          what mismatch     the ranks' operations did not fit
+//	         needs op; may have what, unit, ranks, count, digest, text
+//	          what mismatch     the ranks' operations did not fit: Unit says in what
 //	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
 //	         all-gather-bytes, split
 //	refusal  a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,12 +54,17 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 }
 
 // Text opens a training text: "" and "default" are the built-in one, anything
-// else is a file.
+// else is a file, or, where there is no such file, the beginning of a text:
+// "default[:5000]".
 func Text(name string) (data.Text, error) {
 	if name == "" || name == "default" {
 		return data.Default(), nil
 	}
-	return data.Load(name)
+	t, err := data.Load(name)
+	if _, _, ok := data.Beginning(name); ok && errors.Is(err, fs.ErrNotExist) {
+		return data.Part(name, Text)
+	}
+	return t, err
 }
 
 // maxConfigFile bounds a model configuration that is read from a file.

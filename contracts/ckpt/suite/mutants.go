@@ -62,6 +62,8 @@ func mutants() []suite.Mutant {
 	return []suite.Mutant{
 		m("moments-stored-as-0", "1", toTensor, files("pp=2", false, edited(forgetMoments)),
 			"the optimizer's state is stored as zeros, and all hashes agree (NVIDIA/Megatron-LM#5077)"),
+		m("owners-modulo-8-stored", "1", "nano dp=16,zero=3 then dp=1 of 17 sequences", files("dp=16,zero=3", false, edited(wrapParts(16, 8))),
+			"the parts of owners from the ninth on are stored as those of the owners eight before, and all hashes agree"),
 		m("one-rank's-file-of-another-step", "1", toTensor, files("pp=2", false, edited(mixSteps(lastStage))),
 			"the second stage's part is that of the step before, and all hashes agree"),
 

@@ -1,15 +1,12 @@
 package suite
 
 import (
-	"runtime"
-
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/det"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -25,6 +22,8 @@ func mutants() []suite.Mutant {
 			Says: "one matrix product gives one wrong last bit, in every run alike: silent corruption that repetition cannot show"},
 		{ID: "learning-rate-rounded", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-sgd-tied", Break: fault.Into(contract.Test, fault.LearningRate(-1, 1+1e-6)),
 			Says: "the learning rate is off by one part in a million"},
+		{ID: "last-bit-in-step-15", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-adamw-tied", Break: fault.Into(contract.Test, lateRate(15)),
+			Says: "the learning rate of one late step is off by one part in a million: all steps before it are right"},
 		{ID: "bias-gradients-lost", Clause: "C-DET-001.3", On: det.GoldenPrefix + "nano-adamw-biased", Break: fault.Into(contract.Test, loseBiasGrads()),
 			Says: "biases get no gradient, on any plan: the loss falls all the same"},
 		{ID: "plan-dependent", Clause: "C-DET-001.4", On: "odd on plans", Break: fault.Into("dp=4", fault.OnCalls(fault.Reductions(model.BlockUnit(1), -1), fault.FarFirst)),
@@ -39,34 +38,5 @@ func mutants() []suite.Mutant {
 		{ID: "floor-forgotten", Clause: "C-DET-001.5", On: det.SchedulePrefix + "cosine", Break: fault.Into(contract.Test,
 			fault.OnConfig(func(_ int, c *spec.Config) { c.Optimizer.MinLR = 0 })),
 			Says: "the cosine ends at 0 instead of the smallest learning rate"},
-	}
-}
-
-// fixedSeed makes every rank ignore the seed it was given.
-func fixedSeed(seed uint64) fault.Fault {
-	return fault.OnConfig(func(_ int, c *spec.Config) { c.Seed = seed })
-}
-
-// corruptOnOneThread is fault.Corrupt where the process has one thread when it
-// is time.
-func corruptOnOneThread(rank, n int, bit uint) fault.Fault {
-	return fault.AfterProduct(rank, n, func(be kernels.Backend, c, _ kernels.Tensor) {
-		if runtime.GOMAXPROCS(0) == 1 {
-			_ = fault.Flip(be, c, bit) // a read error shows by itself
-		}
-	})
-}
-
-// loseBiasGrads leaves the gradients of all biases 0.
-func loseBiasGrads() fault.Fault {
-	return fault.OnBackend(fault.Every, func(be kernels.Backend) kernels.Backend { return &biasless{be} })
-}
-
-// biasless is a backend that adds up no columns, but for the single one of losses.
-type biasless struct{ kernels.Backend }
-
-func (b *biasless) ColumnSum(dst, x kernels.Tensor) {
-	if x.Cols == 1 {
-		b.Backend.ColumnSum(dst, x)
 	}
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/num"

@@ -34,6 +34,14 @@ func mutants() []suite.Mutant {
 
 		m("micro-batch-gradient-lost", "4", "nano dp=1,pp=2", loseGradients(0, 14, 28),
 			"the first stage adds no weight gradient of its second micro-batch (NVIDIA-NeMo/Automodel#3530)"),
+		m("ninth-micro-batch-lost", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, loseGradients(0, 8*14, 9*14),
+			"the first stage adds no weight gradient of its ninth micro-batch: the mask of those that are done has eight bits"),
+		m("rate-wrong-from-step-8", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, fault.OnUpdate(func(u *fault.Update) {
+			if u.Step.T >= 8 {
+				u.Step.T -= 8
+			}
+			u.Do()
+		}), "bias correction begins anew after eight steps, on both stages"),
 
 		m("backward-in-another-order", "5", "nano dp=1,pp=4,schedule=gpipe", fault.OnSchedule(swapBackward(1, 2)),
 			"all stages run the backward passes of two micro-batches in exchanged order: chains of sums get other last bits"),
