@@ -3,7 +3,6 @@ package kern
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -111,7 +110,7 @@ func judge(p *contract.Pass, e trace.Event, ok bool) {
 
 // report adds a finding about a case.
 func report(p *contract.Pass, e trace.Event) {
-	at := p.At(-1, e.Step).Of(strings.TrimSpace(e.Op + " " + e.Tensor))
+	at := p.At(-1, e.Step).Of(e.Op)
 	if e.What == trace.Returned || e.What == trace.Failed {
 		at.Report(nil, nil, "case %s: %s", e.Unit, e.Text)
 		return

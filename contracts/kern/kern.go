@@ -84,11 +84,11 @@ How each clause judges
      runs.
 
 How to read a finding
-  tensor  the kernel, and the element of the first operand that differs
+  tensor  the kernel
   got, want
-          the bits of that element
-  The message names the case, whose name says shape and kind of values, and the
-  routines that ran when the case was run once more; it says so where the second
-  time gave another result: a race, or hardware. A kernel that is wrong in shapes
+          the bits of the first element that differs
+  The message names the case, whose name says shape and kind of values, the
+  element, and the routines that ran when the case was run once more; it says so
+  where the second time gave another result: a race, or hardware. A kernel that is wrong in shapes
   of one residue has a wrong tail, one that is wrong in shared cases only a race,
   one that is wrong everywhere another formula.`

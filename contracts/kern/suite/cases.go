@@ -114,7 +114,7 @@ func record(log *trace.Log, when string, t kernels.Tallier) {
 // event is what came of a case.
 func event(r drill.Result) trace.Event {
 	e := trace.Event{Kind: trace.KindKernel, Op: r.Case.Kernel, Unit: r.Case.Name, Count: int64(r.Elements), What: trace.Same}
-	if r.Expected.Digest != (kernels.Digest{}) {
+	if e.Op != drill.Memory && e.Op != drill.Misuse {
 		e.Digest = &r.Expected.Digest
 	}
 	if d := r.Difference; d != nil {
