@@ -50,7 +50,7 @@ type Family struct {
 func Families() []Family {
 	return []Family{
 		{"matrix products", id + ".1", []string{"MatMulNT", "MatMulNN", "MatMulTN"}},
-		{"norm, rope and embedding", id + ".2", []string{"RMSNorm", "RMSNormGrad", "Rope", "Embedding", "EmbeddingGrad"}},
+		{"norms and embeddings", id + ".2", []string{"RMSNorm", "RMSNormGrad", "Rope", "Embedding", "EmbeddingGrad"}},
 		{"attention", id + ".3", []string{"Attention", "AttentionGrad"}},
 		{"gates and loss", id + ".4", []string{"SwiGLU", "SwiGLUGrad", "LogitsMax", "LogitsExpSum", "CrossEntropy"}},
 		{"sums and updates", id + ".5", []string{"Fill", "Copy", "Add", "Scale", "AddBias", "Residual", "ColumnSum", "Reduce", "AdamW", "SGD"}},

@@ -11,7 +11,7 @@ func mutants() []suite.Mutant {
 	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
 		return suite.Mutant{ID: id, Clause: "C-KERN-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
-	const products, norms, attention, gates, sums, squares, memory = "matrix products", "norm, rope and embedding", "attention", "gates and loss",
+	const products, norms, attention, gates, sums, squares, memory = "matrix products", "norms and embeddings", "attention", "gates and loss",
 		"sums and updates", "squares and digests", "memory"
 	out := []suite.Mutant{
 		m("one-lane-of-the-widest-tile", "1", products, lane("MatMulNT", 6, 64, 5, 37), "one lane of tiles of 6 x 64 loses its last bit"),
