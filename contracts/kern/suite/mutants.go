@@ -19,7 +19,7 @@ func mutants() []suite.Mutant {
 		m("second-block-of-k", "1", products, firstBlock(), "chains end after their first block"),
 		m("product-ungrouped", "1", products, ungrouped(), "groups of a product are one chain: right, but another last bit"),
 		m("product-unstrided", "1", products, unstrided(), "rows of a strided operand are read as if they were adjacent"),
-		m("product-shared", "1", products, shared("MatMulTN", 1<<12), "one bit is wrong in products that are large enough to be shared between threads"),
+		m("product-shared", "1", products, shared("MatMulTN", sharedElements), "one bit is wrong in products that are large enough to be shared between threads"),
 		m("norm-last-rows", "2", norms, floorOfRows(), "rows that blocks do not cover are left out of the gradient of a norm's weight (BobMcDear/attorch#18)"),
 		m("norm-race", "2", norms, nowAndThen("RMSNormGrad"), "scratch is used twice without a barrier: the gradient of a norm's weight is wrong now and then (ml-explore/mlx#2340)"),
 		m("rope-inverse-tail", "2", norms, inverseTail(), "the inverse rotation turns the last element of a half head the wrong way where a vector does not cover it"),
