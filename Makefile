@@ -90,8 +90,8 @@ check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
 
 .PHONY: golden-fingerprints
-golden-fingerprints: ## record the fingerprints and learning rates of training anew, with plain Go (many minutes)
-	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules)$$' -update
+golden-fingerprints: ## record the fingerprints and learning rates of training, and the results of kernels, anew, with plain Go (many minutes)
+	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules|Kernels)$$' -update
 
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)

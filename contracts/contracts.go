@@ -12,6 +12,7 @@ import (
 	ddp "github.com/lockstep-ml/lockstep/contracts/ddp/suite"
 	det "github.com/lockstep-ml/lockstep/contracts/det/suite"
 	formulas "github.com/lockstep-ml/lockstep/contracts/formulas/suite"
+	kern "github.com/lockstep-ml/lockstep/contracts/kern/suite"
 	norm "github.com/lockstep-ml/lockstep/contracts/norm/suite"
 	pipe "github.com/lockstep-ml/lockstep/contracts/pipe/suite"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
@@ -21,7 +22,7 @@ import (
 
 // All lists the contracts, in the order of reports.
 func All() []*suite.Suite {
-	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), formulas.Suite(), ckpt.Suite(), det.Suite(), collective.Suite()}
+	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), formulas.Suite(), ckpt.Suite(), det.Suite(), collective.Suite(), kern.Suite()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the

@@ -100,6 +100,26 @@
 //	refusal  a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it
 //	         was not
 //	         may have what, unit, text
+//	kernel   of a drill of kernels: Unit, a case of kernel Op, was run and Count elements were compared with
+//	         package ref's, which have the Digest; Tensor is the first that differs, with bits Got and not
+//	         Want; Text what is wrong
+//	         needs op, unit, what; may have tensor, count, digest, got, want, text
+//	          what same         all is as it must be
+//	          what output       an element that the kernel sets has other bits
+//	          what input        an operand that is only read was changed
+//	          what guard        memory beside the operands, or between their rows, was changed
+//	          what returned     what the kernel gives beside tensors is wrong
+//	          what failed       a panic, an error, or a demand that is not met
+//	         op: Memory, Misuse, AdamW, Add, AddBias, Attention, AttentionGrad, ColumnSum, Copy,
+//	         CrossEntropy, Embedding, EmbeddingGrad, Fill, Hash, HashChanged, LogitsExpSum, LogitsMax,
+//	         MatMulNN, MatMulNT, MatMulTN, RMSNorm, RMSNormGrad, Reduce, Residual, Rope, SGD, Scale,
+//	         SumSquares, SwiGLU, SwiGLUGrad
+//	routine  of a drill of kernels: routine Unit of the backend has run Count times since that was opened;
+//	         without Unit: how many routines it lists
+//	         needs what; may have unit, count
+//	          what before       the first case
+//	          what after        the last case
+//	          what idle         again after the last case, while nothing ran
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //

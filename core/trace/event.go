@@ -31,6 +31,8 @@ const (
 	KindLive    Kind = "live"
 	KindResume  Kind = "resume"
 	KindRefusal Kind = "refusal"
+	KindKernel  Kind = "kernel"
+	KindRoutine Kind = "routine"
 	KindEnd     Kind = "end"
 )
 
@@ -50,6 +52,20 @@ const (
 	Coef       = "coef"
 	LR         = "lr"
 	Counter    = "counter"
+)
+
+// Values of What of a drill of kernels: what a case found, and when routines were
+// counted.
+const (
+	Same     = "same"
+	Output   = "output"
+	Input    = "input"
+	Guard    = "guard"
+	Returned = "returned"
+	Failed   = "failed"
+	Before   = "before"
+	After    = "after"
+	Idle     = "idle"
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms

@@ -49,6 +49,9 @@ func samples() []Event {
 			if f.What != nil && e.What != "" {
 				e.What = f.What[len(f.What)-1].Name
 			}
+			if e.Op != "" && !slices.Contains(f.Op, e.Op) {
+				e.Op = f.Op[0]
+			}
 			if e.Digest != nil && e.Count == 0 {
 				e.Digest = &kernels.Digest{A: 1}
 			}

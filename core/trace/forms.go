@@ -1,6 +1,11 @@
 package trace
 
-import "github.com/lockstep-ml/lockstep/core/names"
+import (
+	"reflect"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // Form is what the events of one kind look like. The forms are the format: Read
 // refuses an event that breaks its form, and the package comment and the JSON
@@ -116,6 +121,31 @@ func after() []Form {
 			Op:   operations()},
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
+		{Kind: KindKernel, Says: "of a drill of kernels: Unit, a case of kernel Op, was run and Count elements were compared with package ref's, which have the Digest; Tensor is the first that differs, with bits Got and not Want; Text what is wrong",
+			Needs: []string{"op", "unit", "what"}, May: []string{"tensor", "count", "digest", "got", "want", "text"},
+			What: []Value{
+				{Same, "all is as it must be"},
+				{Output, "an element that the kernel sets has other bits"},
+				{Input, "an operand that is only read was changed"},
+				{Guard, "memory beside the operands, or between their rows, was changed"},
+				{Returned, "what the kernel gives beside tensors is wrong"},
+				{Failed, "a panic, an error, or a demand that is not met"},
+			},
+			Op: drilled()},
+		{Kind: KindRoutine, Says: "of a drill of kernels: routine Unit of the backend has run Count times since that was opened; without Unit: how many routines it lists",
+			Needs: []string{"what"}, May: []string{"unit", "count"},
+			What: []Value{{Before, "the first case"}, {After, "the last case"}, {Idle, "again after the last case, while nothing ran"}}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}
+}
+
+// drilled are the values of Op of a drill of kernels: every kernel, and what is
+// demanded besides, of memory and of calls whose shapes do not fit.
+func drilled() []string {
+	k := reflect.TypeFor[kernels.Kernels]()
+	out := []string{"Memory", "Misuse"}
+	for i := range k.NumMethod() {
+		out = append(out, k.Method(i).Name)
+	}
+	return out
 }

@@ -8,7 +8,7 @@ func Rules() []Rule {
 func importRules() []Rule {
 	return []Rule{
 		tableRule(Table()),
-		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels"}}.rule(
+		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels", "kernels/drill"}}.rule(
 			"judging-links-no-training", "whoever judges histories of any trainer needs neither this one nor a communicator nor a backend"),
 		imports{From: []string{"core/..."}, Only: tests,
 			To: []string{"./contracts/...", "./cmd/...", "./golden/...", "./gpu/...", "./benchmarks/..."}}.rule(
@@ -36,7 +36,7 @@ func importRules() []Rule {
 
 // judges are the packages that know histories only.
 func judges() []string {
-	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,norm,pipe,tp,zero}"}
+	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,kern,norm,pipe,tp,zero}"}
 }
 
 func syntaxRules() []Rule {
