@@ -52,6 +52,12 @@ const (
 	Counter    = "counter"
 )
 
+// The two tensors that the digest of a data event is about.
+const (
+	Tokens  = "tokens"
+	Targets = "targets"
+)
+
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms
 // says; the others are zero and left out of files. Step counts optimizer steps
 // from 0; what precedes the first step has Step -1.

@@ -64,8 +64,8 @@ func passes() []Value { return []Value{{Forward, ""}, {Backward, ""}} }
 // during are the kinds of a step.
 func during() []Form {
 	return []Form{
-		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens",
-			May: []string{"worker", "micro", "ids", "count"}},
+		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens, Digest of the tokens and targets as integers",
+			May: []string{"worker", "micro", "ids", "count", "digest"}},
 		{Kind: KindTokens, Says: "Count valid tokens of the global batch, as agreed by all ranks",
 			May: []string{"count"}},
 		{Kind: KindPhase, Says: "the pass of Worker's Micro is done with Unit on this rank",
