@@ -51,11 +51,10 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }
 
-// Text opens a training text: "" and "default" are the built-in one, anything
-// else is a file.
+// Text opens a training text: a built-in one by its name, anything else is a file.
 func Text(name string) (data.Text, error) {
-	if name == "" || name == "default" {
-		return data.Default(), nil
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil
 	}
 	return data.Load(name)
 }
