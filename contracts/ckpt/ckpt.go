@@ -5,6 +5,7 @@ package ckpt
 import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
 )
 
 // Contract is C-CKPT-001.
@@ -26,8 +27,14 @@ func Contract() *contract.Contract {
 				"resume, scalar (counter, lr, coef)", contract.Exact, resumed(counted)),
 			c("4", "The data goes on where it was: every logical worker takes the sequences of the uninterrupted run.",
 				"resume, data", contract.Integer, resumed(fed)),
-			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named.",
+			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named; so is one of another text, model, optimizer, learning rate, seed, format or arithmetic.",
 				"refusal", contract.Integer, refused),
+			c("6", "The files hold every weight and moment of the run that stored them, each under its own name, as a reader finds them that shares nothing with the writer.",
+				"stored, refusal; digest (weight, moments) of the last step", contract.Exact, evidence.With(kept)),
+			c("7", "The manifest says what the run was and where it stood: format, arithmetic, step, counter, configuration, digests and files.",
+				"file; digest (weight, moments), scalar (counter) of the last step", contract.Exact, evidence.With(manifest)),
+			c("8", "The golden checkpoint is stored byte for byte, and resumed.",
+				"file, refusal; the golden checkpoint", contract.Exact, goldenFiles),
 		},
 		Judges: compare.Canonical,
 	}
@@ -57,10 +64,23 @@ How each clause judges
      must come before the first step, and name the file that is to blame: a
      flipped bit in the data and in a header, a file cut short, two ranks' files
      exchanged, a file of the step before, no file, a manifest cut short or with
-     another step counter or without one of the files.
+     another step counter or without one of the files. Where a hash was made to
+     agree again the digests of the elements must tell. A checkpoint of another
+     text, optimizer, learning rate or seed is whole, and must be refused by the
+     name of what differs.
+  6  Clauses 1 to 4 read with the trainer what the trainer wrote, and an error
+     that both sides make is none to them. Here contracts/independent reads the
+     safetensors files, puts every tensor together, and its digest must be the one
+     that the run recorded for that name. Finds tensors exchanged or stored under
+     another name, and slices at the wrong place.
+  7  Every field of the manifest against the history of the run.
+  8  A tiny run is stored, and its files are compared with golden/checkpoint. So
+     a change of the format shows that reads its own files well, but not those
+     that people have. The golden files themselves are resumed.
 
 How to read a finding
-  case    the plan that stored the run, "then" the plan that resumed it
+  case    the plan that stored the run, "then" the plan that resumed it; "stored"
+          where only the files are looked at
   step    step of the data, from 0; the step before the first of the resumed run
           is the state as it was loaded
   A finding in clause 1 is about the files; in clause 2 without one in clause 1,

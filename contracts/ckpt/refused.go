@@ -8,26 +8,41 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// Damage is something done to a checkpoint of two ranks after two steps, and the
-// file that a refusal must name.
-type Damage struct{ Name, File string }
+// Damage is something done to a checkpoint of two ranks after two steps.
+type Damage struct {
+	Name string
+	File string // that a refusal must name
+	Says string // what it must say besides
+}
 
 // Damages lists what is done.
 func Damages() []Damage {
 	a, b := checkpoint.FileName(0), checkpoint.FileName(1)
+	dir, manifest := checkpoint.DirName(2), checkpoint.ManifestName
 	return []Damage{
-		{"a bit of the data flipped", b},
-		{"a bit of the header flipped", a},
-		{"a header longer than the file", a},
-		{"cut short by an element", b},
-		{"empty", a},
-		{"longer by an element", b},
-		{"exchanged with another rank's", a},
-		{"of the step before", b},
-		{"removed", b},
-		{"manifest cut short", checkpoint.ManifestName},
-		{"manifest of another counter", a},
-		{"left out of the manifest", checkpoint.DirName(2)},
+		{Name: "a bit of the data flipped", File: b},
+		{Name: "a bit of the header flipped", File: a},
+		{Name: "a header longer than the file", File: a},
+		{Name: "cut short by an element", File: b},
+		{Name: "empty", File: a},
+		{Name: "longer by an element", File: b},
+		{Name: "exchanged with another rank's", File: a},
+		{Name: "of the step before", File: b},
+		{Name: "removed", File: b},
+		{Name: "a bit of the data flipped and the hash repaired", File: dir, Says: "digest"},
+		{Name: "tensors exchanged and the hash repaired", File: dir, Says: "digest"},
+		{Name: "manifest cut short", File: manifest},
+		{Name: "manifest of another counter", File: a},
+		{Name: "manifest of another digest", File: dir, Says: "digest"},
+		{Name: "manifest of another format", File: manifest, Says: "schema"},
+		{Name: "manifest of another arithmetic", File: manifest, Says: "arithmetic"},
+		{Name: "left out of the manifest", File: dir},
+		{Name: "of another text", File: dir, Says: "text_hash"},
+		{Name: "of another model", File: dir, Says: "model"},
+		{Name: "of another optimizer", File: dir, Says: "optimizer"},
+		{Name: "of another learning rate", File: dir, Says: "optimizer"},
+		{Name: "of another batch", File: dir, Says: "sequences"},
+		{Name: "of another seed", File: dir, Says: "seed"},
 	}
 }
 
@@ -59,6 +74,9 @@ func refused(p *contract.Pass) {
 		case !strings.Contains(e.Text, d.File):
 			p.At(-1, e.Step).Report(e.Text, d.File,
 				"the refusal of a damaged checkpoint (%s) does not name the file", d.Name)
+		case !strings.Contains(e.Text, d.Says):
+			p.At(-1, e.Step).Report(e.Text, d.Says,
+				"the refusal of a damaged checkpoint (%s) does not say what is wrong", d.Name)
 		}
 	}
 }

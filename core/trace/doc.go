@@ -101,6 +101,12 @@
 //	refusal  a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it
 //	         was not
 //	         may have what, unit, text
+//	stored   Count elements of parameter Tensor in the checkpoint that was stored after the step, as another
+//	         reader found them in its files
+//	         needs what, tensor, digest; may have count
+//	         what: weight, m, v, momentum
+//	file     a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text
+//	         needs unit; may have bytes, text
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //

@@ -31,6 +31,8 @@ const (
 	KindLive    Kind = "live"
 	KindResume  Kind = "resume"
 	KindRefusal Kind = "refusal"
+	KindStored  Kind = "stored"
+	KindFile    Kind = "file"
 	KindEnd     Kind = "end"
 )
 

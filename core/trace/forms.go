@@ -116,6 +116,11 @@ func after() []Form {
 			Op:   operations()},
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
+		{Kind: KindStored, Says: "Count elements of parameter Tensor in the checkpoint that was stored after the step, as another reader found them in its files",
+			Needs: []string{"what", "tensor", "digest"}, May: []string{"count"},
+			What: []Value{{Weight, ""}, {MomentM, ""}, {MomentV, ""}, {Momentum, ""}}},
+		{Kind: KindFile, Says: "a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text",
+			Needs: []string{"unit"}, May: []string{"bytes", "text"}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}
 }

@@ -68,10 +68,10 @@ func TestRecordedRuns(t *testing.T) {
 			}
 		})
 	}
-	// The others are below, of drills, and of damaged checkpoints.
+	// The others are below, of drills, and of checkpoints that a contract looks at.
 	for _, f := range trace.Forms() {
 		switch f.Kind {
-		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal:
+		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindStored, trace.KindFile:
 		default:
 			if !kinds[f.Kind] && !t.Failed() {
 				t.Errorf("no run recorded %s", f.Kind)
