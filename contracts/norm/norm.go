@@ -29,6 +29,11 @@ func Contract() *contract.Contract {
 				"scalar (counter, lr), digest (weight, moments); elements of the control run", resumed),
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
 				"digest (grad.worker) of the test and the control run", evidence.WithBoth(contract.Control, named)),
+			{ID: "C-NORM-001.6", Class: contract.Bound, Check: evidence.WithBoth(contract.Control, applied),
+				Says:     "What every update did is what the recorded coefficient and learning rate do, and that rate is the schedule's.",
+				Evidence: "scalar (lr, coef); elements (grad, weight, moments) of the control run",
+				Derivation: "the update in float64 (contracts/independent) with the recorded scalars; the bound adds up the roundings of the float32 update, " +
+					"element by element, so that another coefficient, rate, decay or correction lies many bounds away"},
 		},
 		Judges: compare.Canonical,
 	}
@@ -63,6 +68,12 @@ How each clause judges
      the value that is not finite, and it must be the worker and parameter in
      which the single worker's run shows it: a producer that is hidden (by
      nan_to_num, by a cast) cannot be repaired.
+  6  A scalar that is recorded may be another than the one that is applied, and the
+     recomputation of clause 4 uses the trainer's own formulas. Here the update is
+     written again, in float64, and fed with the recorded coefficient and rate: the
+     elements of weights and moments must come out within the roundings of float32.
+     Finds a coefficient that is logged and not used, and a schedule, a decay or a
+     bias correction that is wrong for all ranks and the single worker alike.
 
 How to read a finding
   step    optimizer step of the data, from 0; the planted one is in the case's name

@@ -52,7 +52,7 @@ func Table() []Row {
 		{[]string{"contracts/{bounded,compare}"}, []string{"core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
 		{[]string{"contracts/collective"}, []string{"kernels", "core/{drill,names,trace}", "contracts/contract"}},
 		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,schedule/simulator,shard,spec,trace}",
-			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
+			"contracts/{bounded,compare,contract,evidence,independent,sharding}", "golden"}},
 		{[]string{"contracts/data"}, []string{"core/trace", "contracts/{contract,evidence,independent}"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
