@@ -35,7 +35,8 @@ func Contract() *contract.Contract {
 				Derivation: "the update in float64 (contracts/independent) with the recorded scalars; the bound adds up the roundings of the float32 update, " +
 					"element by element, so that another coefficient, rate, decay or correction lies many bounds away"},
 		},
-		Judges: compare.Canonical,
+		Judges:   compare.Canonical,
+		Elements: true,
 	}
 }
 
