@@ -93,31 +93,33 @@ func edit(e contract.Evidence, change func(*trace.Event)) contract.Evidence {
 	})
 }
 
-// The default cases are on bytes from 128 up, run over the end of an epoch with
-// either policy, and have a sequence that is to be ignored.
+// The default cases on the text of all bytes run over the end of an epoch, with
+// sequences left over, under either policy and on both fixtures; one of the
+// fixtures has a sequence that is to be ignored.
 func TestCasesShow(t *testing.T) {
-	var high, drop, pad, blank bool
-	o := contracttest.Options()
-	for _, cs := range data.Suite().Cases(o) {
+	over, blank := map[string]int{}, 0
+	for _, cs := range data.Suite().Cases(contracttest.Options()) {
 		cfg := *cs.Runs[contract.Test].Config
-		text, ok := corpus.BuiltIn(cfg.Text)
-		if !ok {
-			t.Fatalf("no text %q", cfg.Text)
+		if cfg.Text != corpus.BytesName {
+			continue
 		}
-		for _, b := range text.Bytes {
-			high = high || b >= 128
-		}
-		set, err := cfg.Set(text)
+		set, err := cfg.Set(corpus.Bytes())
 		if err != nil {
 			t.Fatal(err)
 		}
-		over, rest := cfg.Steps > set.Steps(), set.Len()%cfg.Sequences != 0
-		drop = drop || over && rest && cfg.LastStep == "drop"
-		pad = pad || over && rest && cfg.LastStep == "pad"
-		blank = blank || len(cfg.Blank) > 0
+		if cfg.Steps <= set.Steps() || set.Len()%cfg.Sequences == 0 {
+			t.Errorf("%s: %d steps, %d sequences of which %d are left over, in an epoch of %d steps", cs.Name, cfg.Steps, set.Len(), set.Len()%cfg.Sequences, set.Steps())
+		}
+		over[cfg.Model.Name+" "+string(cfg.LastStep)]++
+		blank += len(cfg.Blank)
 	}
-	if !high || !drop || !pad || !blank {
-		t.Errorf("bytes from 128 up: %t, over the end with drop: %t, with pad: %t, blank: %t: want all", high, drop, pad, blank)
+	for _, want := range []string{"nano drop", "nano pad", "odd drop", "odd pad"} {
+		if over[want] == 0 {
+			t.Errorf("no case of %s; there are %v", want, over)
+		}
+	}
+	if blank == 0 {
+		t.Error("no case has a sequence that is to be ignored")
 	}
 }
 
