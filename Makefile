@@ -93,6 +93,10 @@ check-race: ## the race detector finds nothing (needs a C compiler)
 golden-fingerprints: ## record the fingerprints and learning rates of training, and the results of kernels, anew, with plain Go (many minutes)
 	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules|Kernels)$$' -update
 
+.PHONY: golden-checkpoint
+golden-checkpoint: ## store the golden checkpoint anew
+	$(GO) test -count=1 ./golden -run 'TestCheckpoint$$' -update
+
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)
 	python3 golden/reference/make_reference.py

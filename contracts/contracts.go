@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/lockstep-ml/lockstep/contracts/ckpt/suite"
 	collective "github.com/lockstep-ml/lockstep/contracts/collective/suite"
+	data "github.com/lockstep-ml/lockstep/contracts/data/suite"
 	ddp "github.com/lockstep-ml/lockstep/contracts/ddp/suite"
 	det "github.com/lockstep-ml/lockstep/contracts/det/suite"
 	formulas "github.com/lockstep-ml/lockstep/contracts/formulas/suite"
@@ -22,7 +23,7 @@ import (
 
 // All lists the contracts, in the order of reports.
 func All() []*suite.Suite {
-	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), formulas.Suite(), ckpt.Suite(), det.Suite(), collective.Suite(), kern.Suite()}
+	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), formulas.Suite(), data.Suite(), ckpt.Suite(), det.Suite(), collective.Suite(), kern.Suite()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the

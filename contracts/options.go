@@ -30,7 +30,7 @@ type Options struct {
 	// clauses inconclusive.
 	Oracle contract.Oracle
 	// Texts opens a training text by the name that a configuration gives; nil
-	// knows the built-in text and files.
+	// knows the built-in texts and files.
 	Texts func(name string) (data.Text, error)
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
@@ -60,11 +60,12 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // text opens the training text that a configuration names.
 func (o *Options) text(name string) (data.Text, error) {
+	builtin, ok := data.BuiltIn(name)
 	switch {
 	case name == o.Text.Name && o.Text.Bytes != nil:
 		return o.Text, nil
-	case name == "" || name == "default":
-		return data.Default(), nil
+	case ok:
+		return builtin, nil
 	case o.Text.Bytes != nil && beginning(name, o.Text.Name):
 		return data.Part(name, o.text)
 	case o.Texts != nil:

@@ -27,10 +27,14 @@ type Runner struct {
 	engine *suite.Engine
 }
 
-// text is the default text, or a beginning of it, whatever a configuration names.
+// text is the built-in text that a configuration names, or a beginning of it, else
+// the default one.
 func text(name string) (data.Text, error) {
 	if _, _, ok := data.Beginning(name); ok {
 		return data.Part(name, text)
+	}
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil
 	}
 	return data.Default(), nil
 }

@@ -44,8 +44,9 @@
 //	         step from -1
 //	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
 //	         all-gather-bytes, split
-//	data     per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens
-//	         may have worker, micro, ids, count
+//	data     per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens, Digest of
+//	         the tokens and targets as integers
+//	         may have worker, micro, ids, count, digest
 //	tokens   Count valid tokens of the global batch, as agreed by all ranks
 //	         may have count
 //	phase    the pass of Worker's Micro is done with Unit on this rank
@@ -120,6 +121,12 @@
 //	          what before       the first case
 //	          what after        the last case
 //	          what idle         again after the last case, while nothing ran
+//	stored   Count elements of parameter Tensor in the checkpoint that was stored after the step, as another
+//	         reader found them in its files
+//	         needs what, tensor, digest; may have count
+//	         what: weight, m, v, momentum
+//	file     a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text
+//	         needs unit; may have bytes, text
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //
@@ -153,4 +160,11 @@
 // by member, to that of the whole. As text a digest is A, then B, as 16 lower-case
 // hexadecimal digits each, followed by "!" and NonFinite in decimal where that is
 // not 0. testdata/digest-vectors.json has examples of every step.
+//
+// The digest of a data event is of two tensors together, named tokens and
+// targets: matrices with a row for every sequence of the micro-batch, in its
+// order, and a column for every position, of a sequence's padding too. Their
+// elements are integers, whose bits are those of a 32-bit two's complement; a
+// position that predicts nothing has the target -1. No rule about NaN applies to
+// them, and NonFinite is 0.
 package trace

@@ -33,6 +33,8 @@ const (
 	KindRefusal Kind = "refusal"
 	KindKernel  Kind = "kernel"
 	KindRoutine Kind = "routine"
+	KindStored  Kind = "stored"
+	KindFile    Kind = "file"
 	KindEnd     Kind = "end"
 )
 
@@ -66,6 +68,12 @@ const (
 	Before   = "before"
 	After    = "after"
 	Idle     = "idle"
+)
+
+// The two tensors that the digest of a data event is about.
+const (
+	Tokens  = "tokens"
+	Targets = "targets"
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms

@@ -69,8 +69,8 @@ func passes() []Value { return []Value{{Forward, ""}, {Backward, ""}} }
 // during are the kinds of a step.
 func during() []Form {
 	return []Form{
-		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens",
-			May: []string{"worker", "micro", "ids", "count"}},
+		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens, Digest of the tokens and targets as integers",
+			May: []string{"worker", "micro", "ids", "count", "digest"}},
 		{Kind: KindTokens, Says: "Count valid tokens of the global batch, as agreed by all ranks",
 			May: []string{"count"}},
 		{Kind: KindPhase, Says: "the pass of Worker's Micro is done with Unit on this rank",
@@ -135,6 +135,11 @@ func after() []Form {
 		{Kind: KindRoutine, Says: "of a drill of kernels: routine Unit of the backend has run Count times since that was opened; without Unit: how many routines it lists",
 			Needs: []string{"what"}, May: []string{"unit", "count"},
 			What: []Value{{Before, "the first case"}, {After, "the last case"}, {Idle, "again after the last case, while nothing ran"}}},
+		{Kind: KindStored, Says: "Count elements of parameter Tensor in the checkpoint that was stored after the step, as another reader found them in its files",
+			Needs: []string{"what", "tensor", "digest"}, May: []string{"count"},
+			What: []Value{{Weight, ""}, {MomentM, ""}, {MomentV, ""}, {Momentum, ""}}},
+		{Kind: KindFile, Says: "a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text",
+			Needs: []string{"unit"}, May: []string{"bytes", "text"}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}
 }

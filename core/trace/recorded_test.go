@@ -72,7 +72,8 @@ func TestRecordedRuns(t *testing.T) {
 	// checkpoints.
 	for _, f := range trace.Forms() {
 		switch f.Kind {
-		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine:
+		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine,
+			trace.KindStored, trace.KindFile:
 		default:
 			if !kinds[f.Kind] && !t.Failed() {
 				t.Errorf("no run recorded %s", f.Kind)

@@ -216,12 +216,14 @@ func (r *rank) step(ctx context.Context, step int) error {
 // global batch, before the first backward pass needs them.
 func (r *rank) countTokens(ctx context.Context, step int, micros []parallel.MicroBatch) (int64, error) {
 	var sum int64
+	digests := make([]kernels.Digest, len(micros)) // the log keeps them
 	for i := range micros {
 		mb := &micros[i]
 		if mb.Batch.Seqs > r.seqs {
 			return 0, fmt.Errorf("micro-batch %d of worker %d has %d sequences: the plan allows %d", mb.Micro, mb.Worker, mb.Batch.Seqs, r.seqs)
 		}
-		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: mb.Worker, Micro: mb.Micro, IDs: mb.IDs, Count: mb.Valid})
+		digests[i] = mb.Digest()
+		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: mb.Worker, Micro: mb.Micro, IDs: mb.IDs, Count: mb.Valid, Digest: &digests[i]})
 		sum += mb.Valid
 	}
 	n := r.tokens[:]

@@ -2,17 +2,23 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -39,11 +45,60 @@ func lastStage(name string) bool {
 
 // unchecked opens every checkpoint with sizes and hashes as they are.
 func unchecked(c *suite.Case) {
-	*c = damaged(suite.Options{}, func(dir string) error {
+	*c = damaged(suite.Options{}, func(dir, _ string) error {
 		// What cannot be resealed (a file or a manifest that is gone) stays as it is.
 		_ = reseal(dir)
 		return nil
 	})
+}
+
+// unasked opens every checkpoint as if it were of the run that goes on from it.
+func unasked(c *suite.Case) {
+	*c = damaged(suite.Options{}, func(dir, whole string) error {
+		b, err := os.ReadFile(filepath.Join(whole, checkpoint.ManifestName))
+		if err != nil {
+			return err
+		}
+		var of map[string]any
+		if err := json.Unmarshal(b, &of); err != nil {
+			return err
+		}
+		// A manifest that is gone or has the same specification stays as it is.
+		_ = manifested(setting(of["spec"], "spec"))(dir)
+		return nil
+	})
+}
+
+// unadded opens every checkpoint with digests as they are in its files.
+func unadded(c *suite.Case) {
+	*c = damaged(suite.Options{}, func(dir, _ string) error {
+		cfg, err := damagedConfig(suite.Options{})
+		if err != nil {
+			return err
+		}
+		got, err := independent.OpenCheckpoint(dir, params(cfg.Model), []string{trace.MomentM, trace.MomentV})
+		if err != nil {
+			return nil // not to be read at all
+		}
+		for what := range got.Tensors {
+			_ = manifested(setting(got.Digest(what).String(), "digests", what))(dir)
+		}
+		return nil
+	})
+}
+
+// rewritten changes what a run stored before the other reader sees it.
+func rewritten(between func(root string, step int) error) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r := c.Runs[contract.Test]
+		r.Key, r.Do = "", keeping(*r.Config, between)
+		c.Runs[contract.Test] = r
+	}
+}
+
+// inStep is a change of the files of a step's checkpoint.
+func inStep(change func(dir string) error) func(root string, step int) error {
+	return func(root string, step int) error { return change(filepath.Join(root, checkpoint.DirName(step))) }
 }
 
 // mutants are broken runs, at least one per clause.
@@ -89,6 +144,30 @@ func mutants() []suite.Mutant {
 
 		m("hashes-not-checked", "5", damagedName, unchecked,
 			"sizes and hashes of files are not compared with the manifest"),
+		m("configuration-not-checked", "5", damagedName, unasked,
+			"a run goes on from a checkpoint of another text, optimizer or seed"),
+		m("digests-not-checked", "5", damagedName, unadded,
+			"the elements that were loaded are not compared with those that were stored"),
+
+		m("names-exchanged", "6", "nano dp=1,tp=2,pp=2 stored", rewritten(inStep(all(edit(checkpoint.FileName(0), exchangeNames), reseal))),
+			"a rank stores keys and values under each other's name, and its hash agrees"),
+		m("a-moment-of-the-step-before", "6", "odd dp=2,tp=2,zero=1 stored", rewritten(edited(mixSteps(lastStage))),
+			"half of the tensors are those of the step before, and all hashes and digests agree"),
+
+		m("counter-not-stored", "7", "nano dp=4,zero=3 stored", rewritten(recounted(func(*contents) int { return 0 })),
+			"the manifest has no optimizer steps"),
+		m("another-seed-stored", "7", "odd dp=2,tp=2,zero=1 stored", rewritten(inStep(manifested(setting(7, "spec", "seed")))),
+			"the manifest has another seed than the run"),
+		m("a-digest-of-weights-for-moments", "7", "odd dp=4,zero=1 sgd stored", rewritten(inStep(manifested(func(m map[string]any) {
+			d := m["digests"].(map[string]any)
+			d[trace.Momentum] = d[trace.Weight]
+		}))), "the manifest's digest of the momentum is that of the weights"),
+
+		m("another-order-of-tensors", "8", goldenName, func(c *suite.Case) { *c = goldenCase(edited(func(string, *contents) error { return nil }), nil) },
+			"tensors are stored whole and in one file: it reads well what it stores, and not what is stored elsewhere"),
+		m("older-files-refused", "8", goldenName, func(c *suite.Case) {
+			*c = goldenCase(nil, inStep(manifested(setting("lockstep/checkpoint/v0", "schema"))))
+		}, "files that were stored once are refused"),
 	}
 }
 

@@ -67,6 +67,19 @@ func mutants() []suite.Mutant {
 
 		m("infinity-hidden", "5", "nano dp=8,zero=1", hidden,
 			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
+
+		m("coefficient-logged-not-applied", "6", "odd dp=4", agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Step.Coef = 1
+			u.Do()
+		})), "all ranks and the single worker record the coefficient and update by the gradient as it is"),
+		m("rate-applied-is-another", "6", "nano dp=2,pp=2", agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Step.LR *= 1.001
+			u.Do()
+		})), "the applied learning rate is a thousandth above the recorded one, everywhere"),
+		m("norms-decay", "6", "odd dp=2,zero=3", agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Decays = true
+			u.Do()
+		})), "vectors are decayed too, everywhere"),
 	}
 }
 
