@@ -31,6 +31,8 @@ const (
 	KindLive    Kind = "live"
 	KindResume  Kind = "resume"
 	KindRefusal Kind = "refusal"
+	KindTurns   Kind = "turns"
+	KindHazard  Kind = "hazard"
 	KindEnd     Kind = "end"
 )
 
@@ -50,6 +52,9 @@ const (
 	Coef       = "coef"
 	LR         = "lr"
 	Counter    = "counter"
+	Unordered  = "unordered"
+	Released   = "released"
+	Deadlock   = "deadlock"
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms
