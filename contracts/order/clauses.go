@@ -105,6 +105,7 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 				p.At(rank, e.Step).Of(e.Unit).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
 			}
 		}
+		hurt := false
 		for _, e := range results(r, rank) {
 			switch {
 			case e.Kind == trace.KindScalar && e.What == trace.Loss:
@@ -114,9 +115,9 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 			default:
 				p.Saw(1)
 			}
-			if !evidence.Finite(e) {
+			if !evidence.Finite(e) && !hurt {
+				hurt = true // all that follows comes of it
 				p.At(rank, e.Step).Of(e.Tensor).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
-				return
 			}
 		}
 	}

@@ -117,7 +117,8 @@ func after() []Form {
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
 		{Kind: KindTurns, Says: "of a run whose goroutines take turns, after its end: the schedule (What, and Seq of a seed), Count turns of this rank's goroutines, Index uses of memory that were checked, and the Digest of the order of all turns",
-			Needs: []string{"what", "digest"}, May: []string{"seq", "count", "index"}, First: -1},
+			Needs: []string{"what", "digest"}, May: []string{"seq", "count", "index"}, First: -1,
+			What: []Value{{"seed", ""}, {"lowest rank first", ""}, {"highest rank first", ""}, {"one after the other", ""}, {"reductions late", ""}, {"reductions at once", ""}}},
 		{Kind: KindHazard, Says: "of such a run, after turns: Text says what a schedule shows; Unit what is moved meanwhile, Step that of the rank's last operation",
 			Needs: []string{"what", "text"}, May: []string{"unit"}, First: -1,
 			What: []Value{

@@ -61,7 +61,7 @@ func TestForms(t *testing.T) {
 		}
 	}
 	for _, k := range []Kind{KindSpan, KindData, KindTokens, KindPhase, KindDigest, KindLeaf, KindIssue, KindComm, KindScalar, KindSkip,
-		KindChanged, KindDiff, KindUnmoved, KindDrill, KindGather, KindMemory, KindTap, KindMessage, KindLive, KindResume, KindRefusal, KindEnd} {
+		KindChanged, KindDiff, KindUnmoved, KindDrill, KindGather, KindMemory, KindTap, KindMessage, KindLive, KindResume, KindRefusal, KindTurns, KindHazard, KindEnd} {
 		if !seen[k] {
 			t.Errorf("%s: no form", k)
 		}

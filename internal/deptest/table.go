@@ -22,7 +22,7 @@ type Row struct {
 // Table is the whole of the module: a package that no row governs is an error.
 // ARCHITECTURE.md quotes it.
 func Table() []Row {
-	const clauses = "contracts/{ckpt,ddp,det,norm,pipe,tp,zero}"
+	const clauses = "contracts/{ckpt,ddp,det,norm,order,pipe,tp,zero}"
 	return []Row{
 		{[]string{"kernels", "core/{names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
@@ -55,13 +55,15 @@ func Table() []Row {
 			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
+		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace}"}},
 		{[]string{"contracts/suite"}, []string{"core/{data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}"}},
+		{[]string{"contracts/order/suite"}, []string{"..", "kernels", "core/...", "contracts/{contract,fault,interleave,suite}"}},
 		{[]string{"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{plan,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,report,suite}",
-			"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}},
+			"contracts/{ckpt,collective,ddp,det,norm,order,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
