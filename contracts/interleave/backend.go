@@ -12,10 +12,10 @@ type backend struct {
 	rank int
 }
 
-// step is the point before a kernel that reads and writes tensors. What it both
-// reads and writes is in both.
+// reads are the tensors that a kernel reads.
 type reads []kernels.Tensor
 
+// does is the point before a kernel. What it both reads and writes is in both.
 func (b *backend) does(kernel string, in reads, out ...kernels.Tensor) {
 	if b.s.current == nil {
 		return
@@ -37,9 +37,14 @@ func (b *backend) Alloc(n int) (kernels.Buffer, error) {
 	return buf, err
 }
 
+// Free keeps the memory to the end of the run: who uses it is to be seen, and not
+// to find something else there.
 func (b *backend) Free(buf kernels.Buffer) {
-	b.s.freed(b.rank, buf)
-	b.Backend.Free(buf)
+	if b.s.current == nil {
+		b.Backend.Free(buf)
+		return
+	}
+	b.s.Released(b.rank, kernels.Flat(buf))
 }
 
 func (b *backend) Sync() error {

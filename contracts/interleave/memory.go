@@ -9,10 +9,9 @@ import (
 
 // shadow is what is known of a buffer.
 type shadow struct {
-	rank   int // whose
-	uses   []use
-	dead   []span // given up and not written since; ascending, apart
-	length int
+	rank int // whose
+	uses []use
+	dead []span // given up and not written since; ascending, apart
 }
 
 // use is the last use of elements by a task, for those that may conflict with it.
@@ -39,7 +38,7 @@ func extent(x kernels.Tensor) span {
 
 // allocated begins to watch a buffer.
 func (s *Scheduler) allocated(rank int, b kernels.Buffer) {
-	s.memory[b] = &shadow{rank: rank, length: b.Len()}
+	s.memory[b] = &shadow{rank: rank}
 }
 
 // Released is the hook of that name: what is given up is NaN until it is written.
@@ -52,11 +51,6 @@ func (s *Scheduler) Released(rank int, x kernels.Tensor) {
 	if m := s.memory[x.Buf]; m != nil {
 		m.bury(extent(x))
 	}
-}
-
-// freed ends a buffer: it is NaN, and no use of it is right any more.
-func (s *Scheduler) freed(rank int, b kernels.Buffer) {
-	s.Released(rank, kernels.Flat(b))
 }
 
 // touch checks a use of a tensor by the current task, and keeps it.
