@@ -103,23 +103,26 @@ func turns(r *evidence.Run, rank int) bool {
 	return false
 }
 
-// unhurt is clause 2.
+// unhurt is clause 2. What is not finite is reported where no use of memory
+// explains it.
 func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
-	seen := 0
+	seen, explained := 0, false
 	for rank := range r.Header.World {
 		p.Found(turns(r, rank))
 		for e := range r.Events(rank, trace.KindHazard) {
 			if e.What != trace.Deadlock {
+				explained = true
 				p.At(rank, e.Step).Of(e.Unit).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
 			}
 		}
-		hurt := false
+	}
+	for rank := range r.Header.World {
 		for _, e := range results(r, rank) {
 			if owed(e) {
 				seen++
 			}
-			if !evidence.Finite(e) && !hurt {
-				hurt = true // all that follows comes of it
+			if !evidence.Finite(e) && !explained {
+				explained = true // all that follows comes of it
 				p.At(rank, e.Step).Of(e.Tensor).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
 			}
 		}

@@ -93,3 +93,21 @@ func TestQueuePassesItsContext(t *testing.T) {
 		t.Errorf("value %v, error %v", got, err)
 	}
 }
+
+func TestQueueWaitsForOneFunction(t *testing.T) {
+	q := comm.NewQueue(t.Context())
+	defer q.Close()
+	ran, stop := 0, make(chan struct{})
+	q.Submit(func(context.Context) error { ran++; return nil })
+	second := q.Submit(func(context.Context) error { ran++; return nil })
+	q.Submit(func(context.Context) error { <-stop; return nil })
+	if err := q.WaitFor(second); err != nil || ran != 2 {
+		t.Errorf("%d functions ran: %v", ran, err)
+	}
+	close(stop)
+	first := errors.New("first")
+	q.Submit(func(context.Context) error { return first })
+	if err := q.WaitFor(q.Submit(func(context.Context) error { ran++; return nil })); err != first || ran != 2 {
+		t.Errorf("WaitFor a function that was dropped: %v, want %v; %d ran", err, first, ran)
+	}
+}
