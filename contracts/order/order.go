@@ -51,8 +51,10 @@ const doc = `Ranks run at the same time, and reductions beside the computation. 
 that is cleared while it is reduced, weights that are read while they arrive, a
 buffer that is given back while a peer still reads it: each gives wrong bits only
 where the one is quicker than the other, once in a thousand runs, on one machine
-and not on the next (pytorch/pytorch#90838, NVIDIA/Megatron-LM#1446,
-deepspeedai/DeepSpeed#1185). Repeating a run does not find them. Here a scheduler
+and not on the next (deepspeedai/DeepSpeed#7371 and #7898,
+NVIDIA/Megatron-LM#5222, ByteDance-Seed/VeOmni#419); two ranks that wait for each
+other hang where messages are not buffered (pytorch/pytorch#172668). Repeating a
+run does not find them. Here a scheduler
 decides who goes on: ranks and the queues of their reductions take turns, at every
 kernel and every operation of a communicator. The same schedule makes the same run
 every time, without a clock.

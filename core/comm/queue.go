@@ -3,6 +3,8 @@ package comm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 )
@@ -241,11 +243,14 @@ func (q *Queue) next() (t task, ok bool) {
 	}
 }
 
-// call runs a function and keeps its error; one that ends its goroutine is one
-// too.
+// call runs a function and keeps its error; a panic is one, and so is a function
+// that ends its goroutine.
 func (q *Queue) call(t task) {
 	err := errNoReturn
 	defer func() {
+		if p := recover(); p != nil { // a shape that a hook made impossible
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if err != nil {

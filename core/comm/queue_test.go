@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -81,6 +82,17 @@ func TestQueueSurvivesAGoroutineThatEnds(t *testing.T) {
 	}
 	if err := q.Close(); err == nil {
 		t.Error("Close: no error")
+	}
+}
+
+func TestQueueSurvivesAPanic(t *testing.T) {
+	q := comm.NewQueue(t.Context())
+	q.Submit(func(context.Context) error { panic("impossible shape") })
+	q.Submit(func(context.Context) error { t.Error("ran"); return nil })
+	for _, err := range []error{q.Wait(), q.Close()} {
+		if err == nil || !strings.Contains(err.Error(), "impossible shape") {
+			t.Errorf("error %v", err)
+		}
 	}
 }
 
