@@ -127,6 +127,19 @@
 //	         what: weight, m, v, momentum
 //	file     a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text
 //	         needs unit; may have bytes, text
+//	turns    of a run whose goroutines take turns, after its end: the schedule (What, and Seq of a seed),
+//	         Count turns of this rank's goroutines, Index uses of memory that were checked, and the Digest
+//	         of the order of all turns
+//	         needs what, digest; may have seq, count, index; step from -1
+//	         what: seed, lowest rank first, highest rank first, one after the other, reductions late,
+//	         reductions at once
+//	hazard   of such a run, after turns: Text says what a schedule shows; Unit what is moved meanwhile, Step
+//	         that of the rank's last operation
+//	         needs what, text; may have unit; step from -1
+//	          what unordered    two uses of memory, one of which writes, of which neither comes before the
+//	                            other
+//	          what released     a use of memory that was given up and not written since
+//	          what deadlock     no goroutine can go on
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //

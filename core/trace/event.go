@@ -35,6 +35,8 @@ const (
 	KindRoutine Kind = "routine"
 	KindStored  Kind = "stored"
 	KindFile    Kind = "file"
+	KindTurns   Kind = "turns"
+	KindHazard  Kind = "hazard"
 	KindEnd     Kind = "end"
 )
 
@@ -54,6 +56,9 @@ const (
 	Coef       = "coef"
 	LR         = "lr"
 	Counter    = "counter"
+	Unordered  = "unordered"
+	Released   = "released"
+	Deadlock   = "deadlock"
 )
 
 // Values of What of a drill of kernels: what a case found, and when routines were

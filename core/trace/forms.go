@@ -140,6 +140,16 @@ func after() []Form {
 			What: []Value{{Weight, ""}, {MomentM, ""}, {MomentV, ""}, {Momentum, ""}}},
 		{Kind: KindFile, Says: "a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text",
 			Needs: []string{"unit"}, May: []string{"bytes", "text"}},
+		{Kind: KindTurns, Says: "of a run whose goroutines take turns, after its end: the schedule (What, and Seq of a seed), Count turns of this rank's goroutines, Index uses of memory that were checked, and the Digest of the order of all turns",
+			Needs: []string{"what", "digest"}, May: []string{"seq", "count", "index"}, First: -1,
+			What: []Value{{"seed", ""}, {"lowest rank first", ""}, {"highest rank first", ""}, {"one after the other", ""}, {"reductions late", ""}, {"reductions at once", ""}}},
+		{Kind: KindHazard, Says: "of such a run, after turns: Text says what a schedule shows; Unit what is moved meanwhile, Step that of the rank's last operation",
+			Needs: []string{"what", "text"}, May: []string{"unit"}, First: -1,
+			What: []Value{
+				{Unordered, "two uses of memory, one of which writes, of which neither comes before the other"},
+				{Released, "a use of memory that was given up and not written since"},
+				{Deadlock, "no goroutine can go on"},
+			}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}
 }

@@ -73,7 +73,7 @@ func TestRecordedRuns(t *testing.T) {
 	for _, f := range trace.Forms() {
 		switch f.Kind {
 		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine,
-			trace.KindStored, trace.KindFile:
+			trace.KindStored, trace.KindFile, trace.KindTurns, trace.KindHazard:
 		default:
 			if !kinds[f.Kind] && !t.Failed() {
 				t.Errorf("no run recorded %s", f.Kind)

@@ -22,7 +22,7 @@ type Row struct {
 // Table is the whole of the module: a package that no row governs is an error.
 // ARCHITECTURE.md quotes it.
 func Table() []Row {
-	const clauses = "contracts/{ckpt,ddp,det,norm,pipe,tp,zero}"
+	const clauses = "contracts/{ckpt,ddp,det,norm,order,pipe,tp,zero}"
 	return []Row{
 		{[]string{"kernels", "core/{names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
@@ -58,15 +58,17 @@ func Table() []Row {
 		{[]string{"contracts/formulas"}, []string{"core/{spec,trace}", "contracts/{contract,evidence,independent}"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
+		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace}"}},
 		{[]string{"contracts/suite"}, []string{"core/{data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}"}},
 		{[]string{"contracts/ckpt/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,independent,suite}", "golden"}},
 		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/trace", "contracts/{contract,fault,suite}", "golden"}},
 		{[]string{"contracts/{collective,data,ddp,det,formulas,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
+		{[]string{"contracts/order/suite"}, []string{"..", "kernels", "core/...", "contracts/{contract,fault,interleave,suite}"}},
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,spec,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{plan,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,report,suite}",
-			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,pipe,tp,zero}/suite"}},
+			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,order,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
