@@ -10,30 +10,32 @@ import (
 
 // mutants are broken communicators.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-COMM-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
+	const some = suite.Any
+	at := suite.At
+	m := func(id, clause, on string, where suite.Place, f fault.Fault, says string, rows ...string) suite.Mutant {
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-COMM-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	return []suite.Mutant{
-		m("contribution-lost", "1", "tree of 3 ranks", loseContribution(1),
-			"the elements of one rank never enter a sum (NVIDIA/nccl#434)"),
-		m("far-first-tree", "2", "tree of 8 ranks", onAllReduce(fault.FarFirst),
+		m("contribution-lost", "1", "tree of 3 ranks", at(some, 0, "sum of integer"), loseContribution(1),
+			"the elements of one rank never enter a sum (NVIDIA/nccl#434)", "B150"),
+		m("far-first-tree", "2", "tree of 8 ranks", at(some, 0, "sum of order"), onAllReduce(fault.FarFirst),
 			"ranks are added in the order of halving from the far distance: right, but another last bit"),
-		m("far-first-tree-of-5", "2", "tree of 5 ranks", onAllReduce(descending),
+		m("far-first-tree-of-5", "2", "tree of 5 ranks", at(some, 0, "sum of order"), onAllReduce(descending),
 			"ranks are added in descending order, in a world that is no power of two"),
-		m("tail-left-out", "3", "tree of 4 ranks", loseTail(),
+		m("tail-left-out", "3", "tree of 4 ranks", at(some, 0, "all-reduce of 1 elements"), loseTail(),
 			"the elements that the ranks do not divide evenly are not reduced"),
-		m("root-of-the-world", "4", "tree of 4 ranks", rootOfWorld(),
-			"sub-groups broadcast from another root than the one they are given; in the world it is right"),
-		m("overwritten-in-place", "5", "tree of 4 ranks", overwriteInPlace(),
+		m("root-of-the-world", "4", "tree of 4 ranks", at(some, 0, "broadcast"), rootOfWorld(),
+			"sub-groups broadcast from another root than the one they are given; in the world it is right", "B046"),
+		m("overwritten-in-place", "5", "tree of 4 ranks", at(some, 0, "in place"), overwriteInPlace(),
 			"an output that lies within the input is cleared before the input is read"),
-		m("wrong-the-second-time", "6", "tree of 4 ranks", flipAfter(0, reductions(4)+3, 4),
+		m("wrong-the-second-time", "6", "tree of 4 ranks", at(0, 1, "all-reduce"), flipAfter(0, reductions(4)+3, 4),
 			"one bit is wrong in an operation that was right the first time"),
-		m("one-rank-differs", "7", "tree of 4 ranks", flipAfter(2, reductions(4)-1, 30),
-			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)"),
-		m("ring-contribution-lost", "1", "ring of 4 ranks", loseContribution(3),
+		m("one-rank-differs", "7", "tree of 4 ranks", at(2, 0, "all-reduce"), flipAfter(2, reductions(4)-1, 30),
+			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)", "B149"),
+		m("ring-contribution-lost", "1", "ring of 4 ranks", at(some, 0, "sum of integer"), loseContribution(3),
 			"the last rank's elements never enter a sum of the ring"),
-		m("mismatch-accepted", "7", "star of 3 ranks", trimToPeers(4),
-			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)"),
+		m("mismatch-accepted", "7", "star of 3 ranks", at(some, 0, "different sizes"), trimToPeers(4),
+			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)", "B007"),
 	}
 }
 
