@@ -16,7 +16,7 @@ func mutants() []suite.Mutant {
 	}
 	const shorter = "odd dp=1,pp=4,microbatches=8"
 	return []suite.Mutant{
-		m("block-on-two-stages", "1", "nano dp=1,pp=2", at(some, 0, "block.2"), layers(0, 6),
+		m("block-on-two-stages", "1", "nano dp=1,pp=2", at(0, -1, "layers.2."), layers(0, 6),
 			"the first stage cuts another number of layers: block 2 runs on both stages", "B083"),
 		m("block-on-no-stage", "1", "nano dp=1,pp=2", at(some, 0, "block.1"), layers(0, 2),
 			"the first stage cuts another number of layers: block 1 runs nowhere (ml-explore/mlx-lm#1688, NVIDIA/Megatron-LM#1304)", "B083"),

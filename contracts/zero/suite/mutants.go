@@ -64,7 +64,7 @@ func mutants() []suite.Mutant {
 			"two ranks hold and update the state of one block"),
 		m("all-on-rank-0", "7", "nano dp=2,zero=1,shard=balanced", at(0, -1, ""), allOnFirst(),
 			"a balanced map gives everything to rank 0: the result is right, no memory is saved"),
-		m("block-without-owner", "7", "odd dp=4,zero=1,shard=balanced", at(some, -1, "layers.2."), noOwner(b(2)),
+		m("block-without-owner", "7", "odd dp=4,zero=1,shard=balanced", at(some, 0, "bytes of moments"), noOwner(b(2)),
 			"no rank holds the state of one block: it never moves"),
 	}
 }
