@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
-	"github.com/lockstep-ml/lockstep/contracts/oracle"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -25,7 +25,7 @@ func full() Options {
 	return Options{
 		Options: suite.Options{Level: 1, Text: data.Default()},
 		Parts:   launch.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }},
-		Oracle:  oracle.NewOracle(data.Load),
+		Oracle:  contracttest.Oracle(),
 	}
 }
 
