@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,8 +60,8 @@ func unknownFault(id string, known []string) error {
 
 // asked says which faults a self-test runs.
 type asked struct {
-	all bool
-	ids []string
+	all, generated bool // every mutant, every generated fault
+	ids            []string
 }
 
 func (a *asked) has(contractID, id string) bool {
@@ -70,12 +69,24 @@ func (a *asked) has(contractID, id string) bool {
 	return a.all || slices.ContainsFunc(a.ids, f.is)
 }
 
-// faults reads Options.Faults; an ID that nothing has is an *OptionError.
-func (o *Options) faults(_ context.Context, cs []*suite.Suite) (*asked, error) {
+// named reports whether a generated fault was asked for by its ID.
+func (a *asked) named(id string) bool { return slices.Contains(a.ids, id) }
+
+// generates reports whether generated faults are needed at all.
+func (a *asked) generates() bool { return a.generated || slices.ContainsFunc(a.ids, isGenerated) }
+
+// faults reads Options.Faults; an ID that no mutant has is an *OptionError, those of
+// generated faults are not checked here.
+func (o *Options) faults(cs []*suite.Suite) (*asked, error) {
 	out := &asked{all: len(o.Faults) == 0}
 	for _, id := range o.Faults {
 		if id == FaultsDefault || id == FaultsAll {
 			out.all = true
+			out.generated = out.generated || id == FaultsAll
+			continue
+		}
+		if isGenerated(id) {
+			out.ids = append(out.ids, id)
 			continue
 		}
 		if _, err := FindFaults(cs, id); err != nil {

@@ -99,7 +99,7 @@ type attempt struct {
 
 // groups plans the faults that the options ask for.
 func (s *selfTest) groups(ctx context.Context) ([]*group, error) {
-	asked, err := s.o.faults(ctx, s.cs)
+	asked, err := s.o.faults(s.cs)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,11 @@ func (s *selfTest) groups(ctx context.Context) ([]*group, error) {
 			out = append(out, g)
 		}
 	}
-	return out, nil
+	more, err := s.generate(ctx, asked)
+	if err == nil && len(more.attempts) > 0 {
+		out = append(out, more)
+	}
+	return out, err
 }
 
 // run makes the runs of all attempts and judges them, a few side by side. What a
@@ -213,7 +217,7 @@ func (s *selfTest) summary(g *group) report.Contract {
 			}
 		}
 		if sum.Expected == 0 {
-			if len(s.o.Faults) > 0 && !g.generated {
+			if len(sum.Mutants) == 0 && len(s.o.Faults) > 0 {
 				continue // its faults were not asked for
 			}
 			sum.Verdict = contract.Inconclusive

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/core/launch"
 )
 
 // list prints the contracts with their clauses.
@@ -24,10 +26,13 @@ func list(w io.Writer) (int, error) {
 
 // explain prints all that a contract says about itself, or what a fault is. A
 // clause's ID names its contract.
-func explain(w io.Writer, id string) (int, error) {
+func explain(ctx context.Context, w io.Writer, id string) (int, error) {
 	contractID, _, _ := strings.Cut(id, ".")
 	c, err := contracts.Find(contractID)
 	if err != nil {
+		if strings.Contains(id, ":") {
+			return explainGenerated(ctx, w, id)
+		}
 		found, ferr := contracts.FindFaults(contracts.All(), id)
 		if ferr != nil {
 			return cli.Usage, cli.AsUsage(fmt.Errorf("%w; %w", err, ferr))
@@ -68,5 +73,27 @@ func explainFaults(w io.Writer, found []contracts.Fault) (int, error) {
 		fmt.Fprintf(&b, "\nRun it: verify --self-test --faults %s\n", f.FaultID())
 	}
 	_, err := io.WriteString(w, b.String())
+	return cli.OK, err
+}
+
+// explainGenerated prints what a generated fault breaks.
+func explainGenerated(ctx context.Context, w io.Writer, id string) (int, error) {
+	open, err := cli.OpenBackend(cli.DefaultBackend)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	g, err := contracts.FindGenerated(ctx, launch.Parts{Backend: open}, id)
+	if err != nil {
+		return cli.Usage, cli.AsUsage(err)
+	}
+	_, err = fmt.Fprintf(w, `%s
+
+%s
+
+  breaks         a generated run of %s on %s, on all ranks where it names none
+  must be named  by any exact clause of any contract but for the golden hash's
+
+Run it: verify --self-test --faults %s
+`, g.ID, g.Says, g.Config.Model.Name, g.Config.Plan, g.ID)
 	return cli.OK, err
 }

@@ -109,7 +109,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	case o.list:
 		return list(stdout)
 	case flags.Changed("explain"):
-		return explain(stdout, o.explain)
+		return explain(ctx, stdout, o.explain)
 	}
 	cs, err := o.selected()
 	if err != nil {

@@ -46,7 +46,7 @@ func Families() []struct {
 // Generated is a fault that nobody thought of: one of all of its kind.
 type Generated struct {
 	Family Family
-	ID     string // "collective:dp=2:dp:all-reduce:block.0:skipped"
+	ID     string // "collective:dp=2+zero=1:dp:all-gather:all:skipped": lists of IDs have commas
 	Says   string
 	Config spec.Config // the run that it breaks
 	Fault  Fault
@@ -132,7 +132,7 @@ type generator struct {
 }
 
 func (g *generator) add(f Family, id string, fault Fault, says string, args ...any) {
-	g.all = append(g.all, Generated{Family: f, ID: fmt.Sprintf("%s:%s:%s", f, g.on, id), Says: fmt.Sprintf(says, args...), Config: g.cfg, Fault: fault})
+	g.all = append(g.all, Generated{Family: f, ID: fmt.Sprintf("%s:%s:%s", f, strings.ReplaceAll(g.on, ",", "+"), id), Says: fmt.Sprintf(says, args...), Config: g.cfg, Fault: fault})
 }
 
 // survey trains cfg and notes what is done.
