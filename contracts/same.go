@@ -32,6 +32,9 @@ type stream struct {
 	rank  int
 	kind  trace.Kind
 	group names.Axis
+	// beside tells the communicator that works beside the computation from the other
+	// one of its group.
+	beside bool
 }
 
 func streams(h *trace.History) map[stream][]string {
@@ -40,7 +43,7 @@ func streams(h *trace.History) map[stream][]string {
 		if e.Kind == trace.KindSpan {
 			continue
 		}
-		k := stream{e.Rank, e.Kind, e.Group}
+		k := stream{e.Rank, e.Kind, e.Group, e.Overlap}
 		b, err := json.Marshal(e)
 		if err != nil {
 			b = fmt.Append(nil, err)

@@ -74,7 +74,9 @@ func (s *surveyed) watch(p *launch.Parts) {
 	OnCalls(func(c *Call) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.kindsSeen[kindOf(c)] = true
+		if c.Comm.Size() > 1 { // among one rank there is nothing to break
+			s.kindsSeen[kindOf(c)] = true
+		}
 		return false
 	}, (*Call).Do)(p)
 	var rank PerRank[int]
