@@ -27,7 +27,7 @@ test: ## run all tests
 
 .PHONY: campaign
 campaign: ## every variant of both fixtures under every plan of the table: one answer each (many minutes)
-	$(GO) test -timeout 2h ./property/products -run 'TestOneAnswer|TestVariants' -v -campaign
+	$(GO) test -timeout 2h ./property/combinations -run 'TestOneAnswer|TestVariants' -v -campaign
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
