@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -94,4 +95,13 @@ func (m *memory) product() {
 		return
 	}
 	_ = Flip(m.Backend, kernels.Flat(b).Range(int(m.at.Element*float64(b.Len())), b.Len()), m.at.Bit) // a read error shows by itself
+}
+
+// Products counts the matrix products of every rank that Anywhere counts.
+func Products(of *PerRank[int]) Fault {
+	return func(p *launch.Parts) {
+		onBackends(p, Every, func(r int, be kernels.Backend) kernels.Backend {
+			return &counting{Backend: be, n: of.At(r), done: func(int) {}}
+		})
+	}
 }
