@@ -60,7 +60,7 @@ func Table() []Row {
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{plan,spec,trace}", "contracts/contract"}},
-		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,report,suite}",
+		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,fault,report,suite}",
 			"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"core/{model,optim,plan,spec}"}},
