@@ -1,9 +1,12 @@
 package contracts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/names"
@@ -51,4 +54,29 @@ func streams(h *trace.History) map[stream][]string {
 		out[k] = append(out[k], string(b))
 	}
 	return out
+}
+
+// Difference is the first event, in the order of ranks and kinds, that two runs
+// of one plan recorded differently; empty where they are the same.
+func Difference(a, b *trace.History) string {
+	if a == nil || b == nil {
+		return "one of the runs recorded nothing"
+	}
+	x, y := streams(a), streams(b)
+	for _, k := range slices.SortedFunc(maps.Keys(x), func(p, q stream) int {
+		return cmp.Or(cmp.Compare(p.rank, q.rank), cmp.Compare(fmt.Sprint(p), fmt.Sprint(q)))
+	}) {
+		for i := range min(len(x[k]), len(y[k])) {
+			if x[k][i] != y[k][i] {
+				return fmt.Sprintf("%s became %s", x[k][i], y[k][i])
+			}
+		}
+		if len(x[k]) != len(y[k]) {
+			return fmt.Sprintf("rank %d recorded %d %s events in place of %d", k.rank, len(y[k]), k.kind, len(x[k]))
+		}
+	}
+	if len(x) != len(y) {
+		return "one of the runs recorded events of more kinds"
+	}
+	return ""
 }

@@ -193,7 +193,7 @@ func (s *selfTest) outcome(g *group, a *attempt, sight *sight) (report.Outcome, 
 	case g.generated && a.broken.Err(contract.Test) != nil:
 		return report.Refused, fmt.Sprint(a.broken.Err(contract.Test))
 	case g.generated:
-		return report.Survived, "no exact clause is violated, but for the golden hash"
+		return report.Survived, "no exact clause is violated, but for the golden hash: " + Difference(a.clean.History(contract.Test), a.broken.History(contract.Test))
 	}
 	return report.Survived, "the clause is " + sight.verdict(a.mutant.Clause).String()
 }

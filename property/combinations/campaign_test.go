@@ -217,7 +217,7 @@ func flipped(t *testing.T, seed int) string {
 	case contracts.SameHistory(clean.History, j.History):
 		return "changed nothing"
 	}
-	t.Errorf("-seed %d: %s: %s: no clause sees it", seed, &d, bit)
+	t.Errorf("-seed %d: %s: %s: no clause sees it: %s", seed, &d, bit, contracts.Difference(clean.History, j.History))
 	return "not seen"
 }
 
