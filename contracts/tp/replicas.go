@@ -15,6 +15,7 @@ import (
 func replicated(_ *contract.Pass, c *compare.Comparison) {
 	whole := func(name string) bool { return !c.Split(name) }
 	c.Gradients(whole)
+	c.Scalars(c.LastStage, trace.Loss)
 	c.States(whole)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR, trace.Counter)
 }
