@@ -6,6 +6,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // mutants are broken runs, at least one per clause.
@@ -55,8 +56,24 @@ func mutants() []suite.Mutant {
 		m("vector-reduced-twice", "3", "nano dp=2,tp=2,zero=1", at(some, 0, ""), fault.ReduceAgain(),
 			"under ZeRO every part is reduce-scattered twice (hpcaitech/ColossalAI#247)", "B033"),
 
+		m("reduced-once-only", "3", "nano dp=2", at(some, 1, "block.2"), afterFirst(b(2)),
+			"a bucket keeps pointing at the storage of the first step: from the second on its gradient is never reduced (pytorch/pytorch#104336)", "B003"),
+		m("half-of-a-view", "3", "nano dp=2", at(some, 1, "block.1"), strided(b(1)),
+			"a gradient handed over as a view with a stride is reduced as if it were contiguous (pytorch/pytorch#192920)", "B019"),
+		m("gradient-not-cleared", "4", "odd dp=2", at(some, 1, ""), accumulated(),
+			"the gradient of a step stays in that of the next, on all ranks", "B018"),
+		m("counted-per-tensor", "4", "odd dp=2", at(some, 0, ""), countedPerTensor(),
+			"the optimizer's step number moves with every tensor (flashlight/flashlight#143)", "B106"),
+		m("ignored-tokens-counted", "4", "odd dp=2", at(some, 0, "logical worker 0"), ofAllPositions(oddConfig()),
+			"the mean is taken over all positions, also those without a target (NVIDIA/TransformerEngine#2476)", "B146"),
+		m("no-gradient-behind-the-final-norm", "4", "odd dp=2", at(some, 0, "logical worker 0"), noGradientAbove(),
+			"the final norm gives no gradient to what is before it (huggingface/candle#2168)", "B136"),
+		m("norm-gradient-without-last-row", "4", "odd dp=2", at(some, 0, "norm.weight"), lastRowsLost(),
+			"the gradient of a norm's weight misses the rows that no block of the kernel has (BobMcDear/attorch#18)", "B133"),
+		m("positions-from-0", "4", "odd dp=2", at(1, 0, "logical worker"), everyPositionFromZero(1),
+			"one rank's positions all have the first one's angles (NVIDIA/Megatron-LM#453)", "B094", "B095"),
 		m("mean-of-means", "4", "odd dp=2", at(some, 0, ""), meanOfMeans(),
-			"ranks average their own means although they have unequal token counts (pytorch/torchtitan#2206, ml-explore/mlx-lm#1413)", "B021"),
+			"ranks average their own means although they have unequal token counts (pytorch/torchtitan#2206, ml-explore/mlx-lm#1413)", "B021", "B022"),
 		m("far-first-tree", "4", "odd dp=4", at(some, 0, "layers.0."), fault.OnCalls(fault.Reductions(b(0), -1), fault.FarFirst),
 			"ranks are added in the order of halving from the far distance: equal on all ranks, another last bit"),
 		m("schedule-advanced-by-world", "4", "odd dp=4", at(some, 0, "lr"), fault.Schedule(4),
@@ -90,7 +107,7 @@ func mutants() []suite.Mutant {
 		m("same-shard-on-one-stage", "8", "nano dp=2,tp=2,pp=2", at(6, 0, "sequence 0"), sameShard(6, 2),
 			"one rank of the last stage reads the targets of the other replica: its stage is asked for other losses than its first stage computed"),
 		m("sequence-lost", "8", "odd dp=4", at(some, 0, "sequence 9"), dropSequence(1),
-			"a rank drops the last sequence of a share that is longer than the others' (pytorch/pytorch#38174)", "L03"),
+			"a rank drops the last sequence of a share that is longer than the others' (pytorch/pytorch#38174)", "B031", "L03"),
 	}
 }
 
@@ -113,4 +130,10 @@ func shareMoments() fault.Fault {
 		return fault.All()
 	}
 	return shareBuffer(0, 1, 4, int(c.Params()))
+}
+
+// oddConfig is the fixture odd.
+func oddConfig() spec.Config {
+	c, _ := spec.Preset("odd") // a named configuration: its cases report what is wrong with it
+	return c
 }

@@ -29,6 +29,8 @@ func mutants() []suite.Mutant {
 		m("stale-receive-buffer", "3", shorter, at(1, 0, "micro-batch 3"), staleReceive(1),
 			"a shorter micro-batch finds the longer one before it in the receive buffer", "B085"),
 
+		m("labels-of-another-batch", "4", "nano dp=1,pp=2", at(some, 1, ""), lastStageAhead(1),
+			"the last stage takes its targets from the batch after the first stage's (deepspeedai/DeepSpeed#5729)", "B086"),
 		m("micro-batch-gradient-lost", "4", "nano dp=1,pp=2", at(0, 0, "logical worker 1"), loseGradients(0, 14, 28),
 			"the first stage adds no weight gradient of its second micro-batch (NVIDIA-NeMo/Automodel#3530)", "B080"),
 

@@ -28,6 +28,8 @@ func mutants() []suite.Mutant {
 		m("vocabulary-off-by-one", "2", "odd dp=1,tp=4,vocab=parallel", at(some, 0, "embed embed"), shiftVocabulary(1, -1),
 			"a rank's part of an uneven vocabulary begins one row early: a token outside counts as inside (NVIDIA/Megatron-LM#1754, apple/ml-cross-entropy#59)", "B066", "B072"),
 
+		m("denominator-summed-twice", "2", "odd dp=1,tp=4,vocab=parallel", at(some, 0, "loss"), fault.OnCalls(denominators, fault.Twice),
+			"the sum of exponentials of logits that are whole already is summed over the ranks (NVIDIA/Megatron-LM#7452)", "B065"),
 		m("slice-off-by-one", "3", "odd dp=1,tp=4,vocab=parallel", at(1, -1, "layers.0.self_attn.q_proj"), rotateSlice(1, 2, 35),
 			"one rank's slice of a query projection begins one row late"),
 
@@ -36,6 +38,10 @@ func mutants() []suite.Mutant {
 		m("attention-gradient-not-reduced", "4", "odd dp=1,tp=2", at(some, 0, "block.3 dattn"), fault.OnCalls(sums(b(3), attnGradSum), fault.Skip),
 			"the same behind q, k and v of the last block"),
 
+		m("loss-times-ranks", "4", "nano dp=1,tp=2", at(some, 0, "dmlp"), lossTimes(2),
+			"the loss's gradient is multiplied by the tensor-parallel ranks, which share one batch (huggingface/transformers#45994)", "B024"),
+		m("norm-gradient-averaged", "5", "nano dp=1,tp=2", at(some, 0, "norm.weight"), halvedNormGrads(),
+			"gradients of norm weights are averaged over ranks that hold partial ones (EleutherAI/gpt-neox#1259)", "B057"),
 		m("norm-gradient-multiplied", "5", "nano dp=1,tp=2", at(some, 0, "norm.weight"), doubleNormGrads(-1),
 			"gradients of norm weights, equal on both ranks, are summed over them", "B068"),
 		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", at(2, 0, "norm.weight"), doubleNormGrads(2),
