@@ -44,6 +44,9 @@ type Options struct {
 	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
+	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
+	// generated ones; nothing or FaultsDefault is the contracts' own mutants.
+	Faults []string
 	// Progress is told what runs next; nil for none. It may be called
 	// concurrently.
 	Progress func(what string)

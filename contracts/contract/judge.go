@@ -84,12 +84,20 @@ func (p *Pass) Expect(n int) { p.result.Expected += n }
 // Saw adds n to the amount of evidence found.
 func (p *Pass) Saw(n int) { p.result.Saw += n }
 
-// Report adds a violation. Case is filled in.
+// Report adds a violation. Case is filled in. Findings are kept in the order of
+// their steps, those of one step in the order in which they are reported: what
+// comes first in time is the cause, and later ones its consequences.
 func (p *Pass) Report(f Finding) {
 	f.Case = p.Case
-	p.result.Total++
-	if len(p.result.Findings) < maxFindings {
-		p.result.Findings = append(p.result.Findings, f)
+	r := &p.result
+	r.Total++
+	at := len(r.Findings)
+	for at > 0 && r.Findings[at-1].Step > f.Step {
+		at--
+	}
+	if at < maxFindings {
+		r.Findings = slices.Insert(r.Findings, at, f)
+		r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
 	}
 }
 
