@@ -2,6 +2,7 @@ package trace
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +67,7 @@ func TestMergeRefuses(t *testing.T) {
 		says   string
 	}{
 		{func(h *Header) { h.Schema = "x" }, "histories of ranks 0 and 1 are not of one run: schema"},
-		{func(h *Header) { h.Arithmetic = 2 }, `arithmetic "1" and "2"`},
+		{func(h *Header) { h.Arithmetic++ }, fmt.Sprintf("arithmetic \"%d\" and \"%d\"", kernels.Arithmetic, kernels.Arithmetic+1)},
 		{func(h *Header) { h.World = 4 }, `world "3" and "4"`},
 		{func(h *Header) { h.Case = "d" }, `case "c" and "d"`},
 		{func(h *Header) { h.Plan = "dp=1" }, `plan "dp=3" and "dp=1"`},
