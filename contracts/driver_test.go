@@ -143,6 +143,9 @@ func TestSelfTestTellsMutantsApart(t *testing.T) {
 	}
 	add("no-op", "C-TOY-001.1", toy.record(2, 2, nil))
 	add("unseen", "C-TOY-001.1", toy.record(2, 2, wrong(-1)))
+	c.Mutants = append(c.Mutants, suite.Mutant{ID: "elsewhere", Clause: "C-TOY-001.1", On: "toy b", Says: "the control alone is wrong", Break: func(cs *suite.Case) {
+		cs.Runs[contract.Control] = toy.record(1, 2, wrong(0))
+	}})
 	add("dead", "C-TOY-001.2", suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) { return nil, errors.New("no start") }})
 	add("late", "C-TOY-001.2", suite.Run{Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		h, _ := violated.Do(ctx, env)
@@ -153,7 +156,7 @@ func TestSelfTestTellsMutantsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]report.Outcome{"one-rank": report.Caught, "all-ranks": report.Caught, "no-op": report.Nothing,
-		"unseen": report.Survived, "dead": report.NotRun, "late": report.Caught}
+		"unseen": report.Survived, "elsewhere": report.Survived, "dead": report.NotRun, "late": report.Caught}
 	for _, cl := range r.Contracts[0].Clauses {
 		for _, m := range cl.Mutants {
 			if m.Outcome != want[m.ID] {

@@ -79,8 +79,8 @@ func (t Tensor) String() string {
 // Span is where a tensor lies in memory: half-open addresses within one space
 // (a process's memory, or a device's). Two tensors of one space share memory
 // exactly if their spans overlap. A backend names its space within the process;
-// whoever records several processes puts host and process before it, as their
-// addresses may coincide.
+// whoever compares spans of several processes asks which, as their addresses may
+// coincide.
 type Span struct {
 	Space  string `json:"space,omitempty"`
 	Lo, Hi uint64

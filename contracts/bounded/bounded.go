@@ -97,15 +97,7 @@ func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, pa
 	if err != nil {
 		return err
 	}
-	for _, rank := range s.ranks {
-		if e, ok := r.Scalar(rank, step, trace.Loss); ok && len(want[trace.Loss].Value) == 1 {
-			if f, bad := worst(p, []float32{float32(e.Value)}, want[trace.Loss]); bad {
-				f.Rank, f.Step, f.Index = rank, step, -1
-				f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
-				p.Report(f)
-			}
-		}
-	}
+	s.judgeLoss(p, r, step, want[trace.Loss])
 	for _, t := range params {
 		b, g := want[t.Name], s.Grad[t.Name]
 		if len(b.Value) != len(g) || len(b.Bound) != len(g) {
@@ -119,6 +111,28 @@ func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, pa
 		}
 	}
 	return nil
+}
+
+// judgeLoss holds the loss of every rank that has it against the exact one, where
+// the oracle has that.
+func (s *Snapshot) judgeLoss(p *contract.Pass, r *evidence.Run, step int, want contract.Bounded) {
+	if len(want.Value) != 1 || len(want.Bound) != 1 {
+		return
+	}
+	for _, rank := range s.ranks {
+		if !r.LastStage(rank) {
+			continue
+		}
+		e, ok := r.Scalar(rank, step, trace.Loss)
+		if !p.Found(ok) {
+			continue
+		}
+		if f, bad := worst(p, []float32{float32(e.Value)}, want); bad {
+			f.Rank, f.Step, f.Index = rank, step, -1
+			f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
+			p.Report(f)
+		}
+	}
 }
 
 // worst finds the element with the largest error relative to its bound, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,26 @@ func TestNothingRunsBesideRunsThatMustBeAlone(t *testing.T) {
 	}
 	if b.most.Load() < 2 {
 		t.Error("the other runs went on one after another: the test shows nothing")
+	}
+}
+
+// Runs that must be alone come last, so that the others wait for none of them;
+// both kinds keep their order.
+func TestRunsThatMustBeAloneComeLast(t *testing.T) {
+	var order []int
+	e := suite.Engine{Width: 1}
+	var runs []suite.Run
+	for i := range 7 {
+		runs = append(runs, suite.Run{Alone: i%3 == 1, Do: func(context.Context, suite.Env) (*trace.History, error) {
+			order = append(order, i)
+			return nil, nil
+		}})
+	}
+	if err := e.Run(t.Context(), plan(&e, runs...)...); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{0, 2, 3, 5, 6, 1, 4}; !slices.Equal(order, want) {
+		t.Errorf("runs went on in order %v, want %v", order, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/commtest"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -119,6 +120,40 @@ func TestRecordOfAFailure(t *testing.T) {
 	}
 	if len(got) != 2 {
 		t.Errorf("%d records, want 2", len(got))
+	}
+}
+
+// A failed operation has the bytes that it moved itself, whatever the one before
+// it moved.
+func TestMovedBytesOfAFailure(t *testing.T) {
+	receiver := &brittle{}
+	comms, err := comm.NewLocal(2, func(r int) kernels.Backend {
+		if r == 1 {
+			return receiver
+		}
+		return commtest.Memory{}
+	}, comm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([][]comm.Record, 2)
+	for i, c := range comms {
+		comms[i] = comm.Recorded(c, func(r comm.Record) { got[i] = append(got[i], r) })
+	}
+	message := func(c comm.Communicator, n int) error {
+		if c.Rank() == 0 {
+			return c.Send(t.Context(), vector(make([]float32, n)...), 1)
+		}
+		return c.Recv(t.Context(), vector(make([]float32, n)...), 0)
+	}
+	must(t, comms, func(c comm.Communicator) error { return message(c, 5) })
+	receiver.late = errors.New("device lost") // once it has copied
+	each(comms, func(c comm.Communicator) error { return message(c, 3) })
+	each(comms, func(c comm.Communicator) error { return c.AllReduce(t.Context(), vector(1), kernels.Sum) })
+	for i, want := range []int64{20, 12, 0} {
+		if r, s := got[1][i], got[0][i]; r.Moved != want || s.Moved != 0 || (r.Err == nil) != (i == 0) || (s.Err == nil) != (i == 0) {
+			t.Errorf("operation %d moved %d bytes on the receiver, %d on the sender, errors %v and %v: want %d and 0", i, r.Moved, s.Moved, r.Err, s.Err, want)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func checkItems(t *testing.T, p plan.Plan, c model.Config, n int) {
 	}
 }
 
-// checkItem checks that a micro-batch is made of its worker's sequences, and
+// checkMicroBatch checks that a micro-batch is made of its worker's sequences, and
 // that their content goes with the ids.
 func checkMicroBatch(t *testing.T, mb *MicroBatch, workers int) {
 	t.Helper()

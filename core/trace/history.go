@@ -41,6 +41,10 @@ type Origin struct {
 // Origin is the header's.
 func (h *Header) Origin() Origin { return Origin{h.Backend, h.Host, h.Device, h.Process} }
 
+// SameProcess reports whether two ranks ran in one process, whose addresses, and
+// none of other processes, say the same of both.
+func (o Origin) SameProcess(as Origin) bool { return o.Host == as.Host && o.Process == as.Process }
+
 // at is the header of another rank of the run.
 func (h Header) at(rank int, o Origin) Header {
 	h.Rank, h.Backend, h.Host, h.Device, h.Process = rank, o.Backend, o.Host, o.Device, o.Process
@@ -122,6 +126,14 @@ func sameRun(a, b Header) error {
 		}
 	}
 	return nil
+}
+
+// Origin is where a rank ran.
+func (h *History) Origin(rank int) Origin {
+	if o, ok := h.Origins[rank]; ok {
+		return o
+	}
+	return h.Header.Origin()
 }
 
 // Missing lists the ranks of the world that left no history.

@@ -8,11 +8,7 @@ func (h *History) Save(dir string) error {
 		if !ok {
 			continue
 		}
-		at, ok := h.Origins[r]
-		if !ok {
-			at = h.Header.Origin()
-		}
-		l := &Log{Header: h.Header.at(r, at), events: events}
+		l := &Log{Header: h.Header.at(r, h.Origin(r)), events: events}
 		if err := l.Save(dir); err != nil {
 			return err
 		}

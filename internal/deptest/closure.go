@@ -2,6 +2,7 @@ package deptest
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -67,4 +68,30 @@ func chains(imports map[string][]string, dir string) [][]string {
 		}
 	}
 	return out[1:]
+}
+
+// listed makes a Rule that patterns name every package of clauses, those that
+// have a suite of runs, and what these link of the contracts.
+func listed(patterns []string, name, reason string) Rule {
+	return Rule{name, reason, func(r *Rule, files []*source.File) (out []Violation) {
+		imports, by := graph(files), map[string]string{}
+		for _, suite := range slices.Sorted(maps.Keys(imports)) {
+			dir := path.Dir(suite)
+			if path.Base(suite) != "suite" || path.Dir(dir) != "contracts" {
+				continue
+			}
+			by[dir] = "has a suite"
+			for _, chain := range chains(imports, dir) {
+				if end := chain[len(chain)-1]; source.In(end, "contracts/...") && by[end] == "" {
+					by[end] = "is linked by " + dir
+				}
+			}
+		}
+		for _, dir := range slices.Sorted(maps.Keys(by)) {
+			if !matches(dir, expand(patterns)) {
+				out = append(out, r.at(dir, by[dir]+" and is not on the list"))
+			}
+		}
+		return out
+	}}
 }

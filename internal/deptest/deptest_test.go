@@ -92,6 +92,7 @@ func TestPlanted(t *testing.T) {
 		seen[p.rule] = true
 	}
 	seen["judging-links-no-training"] = true // TestClosure
+	seen[judgesListed] = true                // TestJudgesAreListed
 	names := map[string]bool{}
 	for _, r := range Rules() {
 		if !seen[r.Name] {
@@ -176,6 +177,58 @@ func TestClosure(t *testing.T) {
 		if got := Check(rule, []*source.File{parse(t, planted{"", "contracts/contract/x.go", use(module + "/" + p)})}); len(got) != 1 {
 			t.Errorf("%s is linked by contracts/contract: %v", p, got)
 		}
+	}
+	for _, dir := range expand(judges()) {
+		if got := Check(rule, []*source.File{parse(t, planted{"", dir + "/x.go", use(module + "/core/train")})}); len(got) != 1 {
+			t.Errorf("core/train is linked by %s: %v", dir, got)
+		}
+	}
+}
+
+// TestJudgesAreListed: without any of its entries the list of judges is found
+// short, and so it is when a contract comes.
+func TestJudgesAreListed(t *testing.T) {
+	root, err := source.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := source.Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := func(list []string, files []*source.File) (out []string) {
+		for _, v := range Check([]Rule{listed(list, judgesListed, "a test")}, files) {
+			out = append(out, v.At+" "+v.What)
+		}
+		return out
+	}
+	all := expand(judges())
+	for i, dir := range all {
+		if got := missing(slices.Delete(slices.Clone(all), i, i+1), files); len(got) != 1 || !strings.HasPrefix(got[0], dir+" ") {
+			t.Errorf("without %s: %q", dir, got)
+		}
+	}
+	var novel []*source.File
+	for _, p := range []planted{
+		{"", "contracts/novel/x.go", use(module + "/contracts/helper")},
+		{"", "contracts/helper/x.go", use(module + "/core/trace")},
+		{"", "contracts/novel/suite/x.go", use(module + "/contracts/fault")},
+		{"", "contracts/suite/x.go", use(module + "/core/launch")},
+		{"", "contracts/driven/x.go", use(module + "/contracts/novel/suite")},
+		{"", "contracts/driven/suite/x_test.go", use(module + "/core/launch")},
+	} {
+		novel = append(novel, parse(t, p))
+	}
+	i := slices.IndexFunc(Rules(), func(r Rule) bool { return r.Name == judgesListed })
+	var got []string
+	for _, v := range Check(Rules()[i:i+1], novel) {
+		got = append(got, v.At+" "+v.What)
+	}
+	if want := []string{
+		"contracts/helper is linked by contracts/novel and is not on the list",
+		"contracts/novel has a suite and is not on the list",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

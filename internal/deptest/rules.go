@@ -10,6 +10,7 @@ func importRules() []Rule {
 		tableRule(Table()),
 		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels", "kernels/drill"}}.rule(
 			"judging-links-no-training", "whoever judges histories of any trainer needs neither this one nor a communicator nor a backend"),
+		listed(judges(), judgesListed, "a package of clauses that the rule above does not know of may link anything"),
 		imports{From: []string{"core/..."}, Only: tests,
 			To: []string{"./contracts/...", "./cmd/...", "./golden/...", "./gpu/...", "./benchmarks/..."}}.rule(
 			"core-is-tested-alone", "the training core is a library that knows neither its judges nor its hardware"),
@@ -33,6 +34,9 @@ func importRules() []Rule {
 			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver, and cgo needs a compiler"),
 	}
 }
+
+// judgesListed is the name of the rule that no package is missing in judges.
+const judgesListed = "judges-are-listed"
 
 // judges are the packages that know histories only.
 func judges() []string {

@@ -1,6 +1,7 @@
 package suite_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -222,6 +223,46 @@ func TestEditedHistories(t *testing.T) {
 			contracttest.Want(t, c, contracttest.Edit(e, x.role, x.change), contract.Violated, x.clause)
 		})
 	}
+}
+
+// TestBuffersOfProcesses: equal addresses are one memory in one process, and two
+// in two.
+func TestBuffersOfProcesses(t *testing.T) {
+	var r contracttest.Runner
+	c := ddp.Suite()
+	e := one(t, &r, "odd dp=2")
+	var first []trace.Event
+	for _, ev := range e.Histories[contract.Test].Ranks[0] {
+		if ev.Kind == trace.KindSpan {
+			first = append(first, ev)
+		}
+	}
+	shared := contracttest.Edit(e, contract.Test, on(1, func(rank int, events []trace.Event) []trace.Event {
+		events = slices.DeleteFunc(events, kind(trace.KindSpan))
+		for _, ev := range first {
+			ev.Rank = rank
+			events = append(events, ev)
+		}
+		return events
+	}))
+	for _, x := range []struct {
+		other trace.Origin // of rank 1; rank 0 is process 1 of host x
+		want  contract.Verdict
+	}{
+		{trace.Origin{Host: "x", Process: 1}, contract.Violated},
+		{trace.Origin{Host: "x", Process: 1, Backend: "other", Device: "other"}, contract.Violated},
+		{trace.Origin{Host: "x", Process: 2}, contract.Held},
+		{trace.Origin{Host: "y", Process: 1}, contract.Held},
+		{trace.Origin{Host: "y", Process: 2}, contract.Held},
+	} {
+		shared.Histories[contract.Test].Origins = map[int]trace.Origin{0: {Host: "x", Process: 1}, 1: x.other}
+		t.Run(fmt.Sprintf("rank 1 in process %d of %s", x.other.Process, x.other.Host), func(t *testing.T) {
+			contracttest.Want(t, c, shared, x.want, "2")
+		})
+	}
+	// Of a history without origins the header says where all ranks ran.
+	shared.Histories[contract.Test].Origins = nil
+	contracttest.Want(t, c, shared, contract.Violated, "2")
 }
 
 // each changes the events that match.

@@ -80,6 +80,7 @@ func recordDefects() []recordDefect {
 				r.Moved = 8
 			}
 		}),
+		end("a failure has the bytes of the last that succeeded", ofFailures, func(c comm.Communicator) comm.Communicator { return &staleMover{Communicator: c} }),
 		{name: "groups are not recorded", plain: true, checks: allRecords},
 		end("errors are not numbered", ofFailures, func(c comm.Communicator) comm.Communicator { return unnumbered{c} }),
 		end("nothing is counted as moved, as if it were", ofResults, func(c comm.Communicator) comm.Communicator { return stillMover{c} }),
@@ -115,6 +116,30 @@ func (t *totalMover) Moved() int64 {
 	t.sum += t.Communicator.(comm.Mover).Moved()
 	return t.sum
 }
+
+// staleMover says what the last message that was received moved.
+type staleMover struct {
+	comm.Communicator
+	last int64
+}
+
+func (s *staleMover) Recv(ctx context.Context, x kernels.Tensor, from int) error {
+	err := s.Communicator.Recv(ctx, x, from)
+	if err == nil {
+		s.last = s.Communicator.(comm.Mover).Moved()
+	}
+	return err
+}
+
+func (s *staleMover) Split(ctx context.Context, color, key int) (comm.Communicator, error) {
+	c, err := s.Communicator.Split(ctx, color, key)
+	if c == nil {
+		return nil, err
+	}
+	return &staleMover{Communicator: c}, err
+}
+
+func (s *staleMover) Moved() int64 { return s.last }
 
 // record is comm.Recorded with the defect.
 func (d recordDefect) record(c comm.Communicator, observe func(comm.Record)) comm.Communicator {

@@ -179,8 +179,8 @@ func checkMoved(records []comm.Record) error {
 }
 
 // checkRecordsOfFailures lets operations fail after some that succeed, in the
-// world and in a group split from it: the records have their numbers and the
-// errors that the ranks were given.
+// world and in a group split from it: the records have their numbers, the errors
+// that the ranks were given, and not what operations before them moved.
 func checkRecordsOfFailures(r Reporter, s Suite) {
 	label := comm.Label{Group: names.DP, Tensor: "lost", Lo: 1, Hi: 9, Step: 2}
 	for _, c := range []struct {
@@ -233,7 +233,7 @@ func checkRecordsOfFailures(r Reporter, s Suite) {
 const succeeded = 4
 
 // successes runs three collectives on the world, one of which splits off a group
-// in reverse order, and there one collective and one message from rank 0 to 1.
+// in reverse order, and there one collective and one long message from rank 0 to 1.
 func (k rank) successes(ctx context.Context) (group rank, err error) {
 	for range 2 {
 		if err := k.AllReduce(ctx, k.vector(1, 2), kernels.Sum); err != nil {
@@ -248,8 +248,18 @@ func (k rank) successes(ctx context.Context) (group rank, err error) {
 	if err := group.Barrier(ctx); err != nil {
 		return group, err
 	}
-	return group, streamOne(ctx, group, 0, 1, 5)
+	x := group.vector(make([]float32, long)...)
+	switch group.Rank() {
+	case 0:
+		return group, group.Send(ctx, x, 1)
+	case 1:
+		return group, group.Recv(ctx, x, 0)
+	}
+	return group, nil
 }
+
+// long is a count of elements beyond what the operations that fail may move.
+const long = 100
 
 // checkFailed judges a rank's records after successes: the operation that failed
 // with the given error, and the one after it.
@@ -266,5 +276,22 @@ func checkFailed(got []comm.Record, returned error, seq uint64, label comm.Label
 	case r.Label != label:
 		return fmt.Errorf("the failed %s has label %+v, want %+v", r.Op, r.Label, label)
 	}
+	for _, r := range got[i:] {
+		if r.Moved > mostMoved(r) {
+			return fmt.Errorf("the failed %s moved %d bytes: the most it could is %d", r.Op, r.Moved, mostMoved(r))
+		}
+	}
 	return nil
+}
+
+// mostMoved is as much as an operation may move on one rank, whatever its
+// algorithm: every element from, and to, each of the others.
+func mostMoved(r comm.Record) int64 {
+	switch r.Op {
+	case names.OpSend, names.OpRecv:
+		return 4 * r.Count
+	case names.OpAllReduce, names.OpReduceScatter, names.OpAllGather, names.OpBroadcast:
+		return 2 * 4 * r.Count * int64(len(r.Group)-1)
+	}
+	return 0
 }
