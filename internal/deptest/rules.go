@@ -40,7 +40,7 @@ const judgesListed = "judges-are-listed"
 
 // judges are the packages that know histories only.
 func judges() []string {
-	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,kern,norm,pipe,tp,zero}"}
+	return []string{"contracts/{contract,evidence,formulas,independent,sharding,bounded,compare,ckpt,collective,data,ddp,det,kern,norm,order,pipe,tp,zero}"}
 }
 
 func syntaxRules() []Rule {
