@@ -23,32 +23,37 @@ func into(f fault.Fault) func(*suite.Case) {
 // mutants are broken runs, at least one per clause. Most give the right bits
 // wherever the machine is quick enough.
 func mutants() []suite.Mutant {
+	const some = suite.Any // a finding is of who comes second, by the schedule
+	at := suite.At
+	m := func(id, clause, on string, where suite.Place, f fault.Fault, says string, rows ...string) suite.Mutant {
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-ORDER-001." + clause, On: on, Break: into(f), Says: says}
+	}
 	clear := func(be kernels.Backend, g kernels.Tensor) { be.Fill(g, 0) }
 	read := func(be kernels.Backend, g kernels.Tensor) { be.SumSquares(&kernels.SquareSum{}, g) }
 	return []suite.Mutant{
-		{ID: "summed-as-ranks-come", Clause: "C-ORDER-001.1", On: "nano dp=4", Break: into(asTheyCome()),
-			Says: "a reduction adds the ranks in the order in which they come, as atomic additions do"},
-		{ID: "reduction-not-awaited", Clause: "C-ORDER-001.2", On: "nano dp=4", Break: into(unawaited(names.DP, overlapped(names.OpAllReduce))),
-			Says: "the step goes on while gradients are still reduced: nobody waits for the all-reduces (deepspeedai/DeepSpeed#7898)"},
-		{ID: "gradient-cleared-while-reduced", Clause: "C-ORDER-001.2", On: "nano dp=4", Break: into(beforeFinish(1, clear)),
-			Says: "one rank writes its gradients again before their reduction is awaited (deepspeedai/DeepSpeed#7371, NVIDIA/Megatron-LM#5222)"},
-		{ID: "gradient-read-while-reduced", Clause: "C-ORDER-001.2", On: "nano dp=4", Break: into(beforeFinish(2, read)),
-			Says: "one rank looks at its gradients before their reduction is awaited; nothing comes of it but what it saw"},
-		{ID: "gather-not-awaited", Clause: "C-ORDER-001.2", On: "nano dp=2,zero=3", Break: into(unawaited(names.DP, overlapped(names.OpAllGather))),
-			Says: "weights that are gathered ahead are used before they are there (ByteDance-Seed/VeOmni#419)"},
-		{ID: "broadcast-not-awaited", Clause: "C-ORDER-001.2", On: "odd dp=3,zero=3,shard=tensors", Break: into(unawaited(names.DP, overlapped(names.OpBroadcast))),
-			Says: "whole tensors that come from their owners are used before they are there"},
-		{ID: "gathered-and-given-back", Clause: "C-ORDER-001.2", On: "nano dp=2,zero=3", Break: into(gatheredAndGivenBack(1, model.BlockUnit(1))),
-			Says: "weights that were gathered ahead are given back before their use"},
-		{ID: "activation-given-back", Clause: "C-ORDER-001.2", On: "nano dp=2,zero=2", Break: into(givenBack(1, 9)),
-			Says: "an activation is given back while the passes still need it"},
-		{ID: "published-late", Clause: "C-ORDER-001.2", On: "odd dp=2,zero=1,shard=balanced", Break: into(unawaited(names.DP, published)),
-			Says: "the next step begins while the updated weights still arrive"},
-		{ID: "send-not-awaited", Clause: "C-ORDER-001.2", On: "odd dp=1,pp=3", Break: into(unawaitedMessages(names.OpSend)),
-			Says: "a buffer between stages is used again while it is sent"},
-		{ID: "receive-not-awaited", Clause: "C-ORDER-001.2", On: "nano dp=1,pp=2,schedule=interleaved,virtual=2", Break: into(unawaitedMessages(names.OpRecv)),
-			Says: "a stage computes on what it has not received yet"},
-		{ID: "reductions-wait-for-the-loss", Clause: "C-ORDER-001.3", On: "nano dp=4", Break: into(afterTheLoss(1)),
-			Says: "one rank calls the operations of two groups in another order than its peers: each waits for the other (pytorch/pytorch#172668)"},
+		m("summed-as-ranks-come", "1", "nano dp=4", at(some, 0, "digest grad"), asTheyCome(),
+			"a reduction adds the ranks in the order in which they come, as atomic additions do"),
+		m("reduction-not-awaited", "2", "nano dp=4", at(some, 0, "all-reduce of"), unawaited(names.DP, overlapped(names.OpAllReduce)),
+			"the step goes on while gradients are still reduced: nobody waits for the all-reduces (deepspeedai/DeepSpeed#7898)"),
+		m("gradient-cleared-while-reduced", "2", "nano dp=4", at(some, 0, "rank 1 (Fill, which writes)"), beforeFinish(1, clear),
+			"one rank writes its gradients again before their reduction is awaited (deepspeedai/DeepSpeed#7371, NVIDIA/Megatron-LM#5222)", "B035", "B038"),
+		m("gradient-read-while-reduced", "2", "nano dp=4", at(some, 0, "rank 2 (SumSquares, which reads)"), beforeFinish(2, read),
+			"one rank looks at its gradients before their reduction is awaited; nothing comes of it but what it saw"),
+		m("gather-not-awaited", "2", "nano dp=2,zero=3", at(some, 0, "all-gather of"), unawaited(names.DP, overlapped(names.OpAllGather)),
+			"weights that are gathered ahead are used before they are there (ByteDance-Seed/VeOmni#419)"),
+		m("broadcast-not-awaited", "2", "odd dp=3,zero=3,shard=tensors", at(some, 0, "broadcast of"), unawaited(names.DP, overlapped(names.OpBroadcast)),
+			"whole tensors that come from their owners are used before they are there"),
+		m("gathered-and-given-back", "2", "nano dp=2,zero=3", at(1, 0, "memory of rank 1, which was given up"), gatheredAndGivenBack(1, model.BlockUnit(1)),
+			"weights that were gathered ahead are given back before their use"),
+		m("activation-given-back", "2", "nano dp=2,zero=2", at(1, 0, "memory of rank 1, which was given up"), givenBack(1, 9),
+			"an activation is given back while the passes still need it"),
+		m("published-late", "2", "odd dp=2,zero=1,shard=balanced", at(some, 0, "broadcast of"), unawaited(names.DP, published),
+			"the next step begins while the updated weights still arrive", "B039"),
+		m("send-not-awaited", "2", "odd dp=1,pp=3", at(some, 0, "in recv of"), unawaitedMessages(names.OpSend),
+			"a buffer between stages is used again while it is sent"),
+		m("receive-not-awaited", "2", "nano dp=1,pp=2,schedule=interleaved,virtual=2", at(some, 0, "in send of"), unawaitedMessages(names.OpRecv),
+			"a stage computes on what it has not received yet"),
+		m("reductions-wait-for-the-loss", "3", "nano dp=4", at(some, 0, "rank 1 waits in all-reduce of loss"), afterTheLoss(1),
+			"one rank calls the operations of two groups in another order than its peers: each waits for the other (pytorch/pytorch#172668)"),
 	}
 }
