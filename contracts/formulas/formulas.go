@@ -70,10 +70,12 @@ How each clause judges
      by one, a norm that counts a tied weight twice.
   4  Weights and moments after every step, from those before it and the gradient's
      elements, with coefficient and rate computed here: what the scalars of clause
-     3 say decides nothing. Finds a coefficient or a rate that is recorded and not
-     applied, a beta that is another, a bias correction off by one, weight decay on
-     norms and biases, decay that enters the moments. A step whose update moves
-     nothing further than its bound is no evidence.
+     3 say decides nothing. Of a parameter the moments come first, as they arise, so
+     a weight is named first only where its own formula is broken. Finds a
+     coefficient or a rate that is recorded and not applied, a beta that is another,
+     a bias correction off by one, weight decay on norms and biases, decay that
+     enters the moments. A step whose update moves nothing further than its bound is
+     no evidence.
 
 How to read a finding
   step    optimizer step, from 0

@@ -87,10 +87,15 @@ func (s *subject) update(t taken, p independent.Param, kinds []string) (moved bo
 		s.Doubt("step %d: %v", t.step, err)
 		return true
 	}
-	for i, x := range append([]independent.Bounded{w}, moments...) {
-		s.judge(t.step, x.Judge(p.Name, after[i]), fmt.Sprintf("%s after the step is not what %s makes of what was before it, by rate %v and coefficient %v",
-			kinds[i], s.optimizer.Name, s.optimizer.Rate(t.before), t.coef))
+	judge := func(kind int, x independent.Bounded) {
+		s.judge(t.step, x.Judge(p.Name, after[kind]), fmt.Sprintf("%s after the step is not what %s makes of what was before it, by rate %v and coefficient %v",
+			kinds[kind], s.optimizer.Name, s.optimizer.Rate(t.before), t.coef))
 	}
+	// Moments first, as they arise: a wrong one makes the weight wrong too.
+	for i, x := range moments {
+		judge(1+i, x)
+	}
+	judge(0, w)
 	for i, x := range before[0] {
 		if math.Abs(w.Value[i]-float64(x)) > w.Bound[i] {
 			return true

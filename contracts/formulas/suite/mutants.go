@@ -23,93 +23,100 @@ const (
 // share.
 func mutants() []suite.Mutant {
 	var out []suite.Mutant
-	for clause, list := range [][]mutant{initials(), forward(), backward(), scalarsRecorded(), updates()} {
+	for clause, list := range [][]suite.Mutant{initials(), forward(), backward(), scalarsRecorded(), updates()} {
 		for _, m := range list {
-			out = append(out, suite.Mutant{ID: m.id, Clause: "C-MODEL-001." + []string{"1", "2", "2", "3", "4"}[clause], On: m.on,
-				Break: fault.Into(contract.Test, m.fault), Says: m.says})
+			m.Clause = "C-MODEL-001." + []string{"1", "2", "2", "3", "4"}[clause]
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// mutant is a fault on a case.
-type mutant struct {
-	id, on string
-	fault  fault.Fault
-	says   string
+// faulty is a fault on a case, to be named at a place, and the rows of the
+// catalogue that it stands for.
+func faulty(id, on string, where suite.Place, f fault.Fault, says string, rows ...string) suite.Mutant {
+	return suite.Mutant{ID: id, On: on, At: where, Break: fault.Into(contract.Test, f), Says: says, Rows: rows}
 }
 
+// at is a place of the only rank.
+func at(step int, naming string) suite.Place { return suite.At(0, step, naming) }
+
+// begin is a place before the first step, last one in the step whose activations are
+// recorded.
+func begin(naming string) suite.Place { return at(-1, naming) }
+func last(naming string) suite.Place  { return at(steps-1, naming) }
+
 // initials break clause 1.
-func initials() []mutant {
-	return []mutant{
-		{"deviation-of-default", onNano, believes(func(c *spec.Config) { c.Model.InitStd = 0.02 }),
-			"initial weights have the default deviation, whatever is configured"},
-		{"another-seed", onOdd, believes(func(c *spec.Config) { c.Seed++ }), "the generator is given the next seed"},
-		{"biases-from-zero", onOdd, filled(func(name string) bool { return strings.HasSuffix(name, "bias") }, 0),
-			"biases begin at 0, whatever is configured"},
+func initials() []suite.Mutant {
+	return []suite.Mutant{
+		faulty("deviation-of-default", onNano, begin("embed_tokens"), believes(func(c *spec.Config) { c.Model.InitStd = 0.02 }),
+			"initial weights have the default deviation, whatever is configured"),
+		faulty("another-seed", onOdd, begin("embed_tokens"), believes(func(c *spec.Config) { c.Seed++ }), "the generator is given the next seed"),
+		faulty("biases-from-zero", onOdd, begin("layers.0.self_attn.q_proj.bias"), filled(func(name string) bool { return strings.HasSuffix(name, "bias") }, 0),
+			"biases begin at 0, whatever is configured"),
 	}
 }
 
 // forward break clause 2 in the forward pass.
-func forward() []mutant {
-	return []mutant{
-		{"rotation-the-other-way", onNano, kernel(broken{rope: func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool) { be.Rope(x, cos, sin, !inverse) }}),
-			"queries and keys are rotated by the negative angle, and their gradients too"},
-		{"theta-of-default", onOdd, believes(func(c *spec.Config) { c.Model.RopeTheta = 10000 }), "the rotation has the default base, whatever is configured"},
-		{"scale-of-wider-heads", onNano, scaled(func(dim int) float64 { return math.Sqrt(float64(dim) / float64(dim+1)) }),
-			"scores are scaled by 1/sqrt(d+1), in both passes"},
-		{"mask-off-by-one", onNano, kernel(broken{attended: lookAhead}), "every token attends to the next one"},
-		{"eps-of-default", onOdd, believes(func(c *spec.Config) { c.Model.NormEps = 1e-5 }), "norms have the default epsilon, whatever is configured"},
-		{"eps-of-final-norm", onOdd, finalEps(1e-5), "the final norm alone has the default epsilon"},
-		{"output-bias-dropped", onOdd, kernel(broken{residual: func(be kernels.Backend, dst, x, y, _ kernels.Tensor) { be.Residual(dst, x, y, kernels.Tensor{}) }}),
-			"the biases of the output and the down projection are not added"},
-		{"mean-of-means", onOdd, kernel(broken{share: ofMicroBatch(4)}),
-			"the loss gradient is a mean over each micro-batch's valid tokens, and those means' mean (huggingface/transformers#34191)"},
+func forward() []suite.Mutant {
+	return []suite.Mutant{
+		faulty("rotation-the-other-way", onNano, last("block.0/attention"), kernel(broken{rope: func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool) { be.Rope(x, cos, sin, !inverse) }}),
+			"queries and keys are rotated by the negative angle, and their gradients too"),
+		faulty("theta-of-default", onOdd, last("block.0/attention"), believes(func(c *spec.Config) { c.Model.RopeTheta = 10000 }), "the rotation has the default base, whatever is configured"),
+		faulty("scale-of-wider-heads", onNano, last("block.0/attention"), scaled(func(dim int) float64 { return math.Sqrt(float64(dim) / float64(dim+1)) }),
+			"scores are scaled by 1/sqrt(d+1), in both passes"),
+		faulty("mask-off-by-one", onNano, last("block.0/attention"), kernel(broken{attended: lookAhead}), "every token attends to the next one"),
+		faulty("eps-of-default", onOdd, last("block.0/n1"), believes(func(c *spec.Config) { c.Model.NormEps = 1e-5 }), "norms have the default epsilon, whatever is configured"),
+		faulty("eps-of-final-norm", onOdd, last("final/n"), finalEps(1e-5), "the final norm alone has the default epsilon"),
+		faulty("output-bias-dropped", onOdd, last("block.0/mid"), kernel(broken{residual: func(be kernels.Backend, dst, x, y, _ kernels.Tensor) { be.Residual(dst, x, y, kernels.Tensor{}) }}),
+			"the biases of the output and the down projection are not added"),
+		faulty("mean-of-means", onOdd, last("final/dlogits"), kernel(broken{share: ofMicroBatch(4)}),
+			"the loss gradient is a mean over each micro-batch's valid tokens, and those means' mean (huggingface/transformers#34191)", "B020"),
 	}
 }
 
 // backward break clause 2 in the backward pass.
-func backward() []mutant {
-	return []mutant{
-		{"key-term-dropped", onNano, kernel(broken{terms: func(t []kernels.Term) []kernels.Term {
+func backward() []suite.Mutant {
+	return []suite.Mutant{
+		faulty("key-term-dropped", onNano, last("block.3/dattn"), kernel(broken{terms: func(t []kernels.Term) []kernels.Term {
 			if len(t) == 3 {
 				return []kernels.Term{t[0], t[2]}
 			}
 			return t
-		}}), "the gradient of a block's input lacks what comes through the keys"},
-		{"slope-of-gate-dropped", onNano, kernel(broken{swigluGrad: noSlope}), "the gate's derivative is sigmoid(z), not its product's"},
-		{"residual-gradient-dropped", onNano, kernel(broken{normGrad: func(be kernels.Backend, dx, dw, dy, x, rstd, w, _ kernels.Tensor) {
+		}}), "the gradient of a block's input lacks what comes through the keys"),
+		faulty("slope-of-gate-dropped", onNano, last("block.3/dgate"), kernel(broken{swigluGrad: noSlope}), "the gate's derivative is sigmoid(z), not its product's"),
+		faulty("residual-gradient-dropped", onNano, last("block.3/dmid"), kernel(broken{normGrad: func(be kernels.Backend, dx, dw, dy, x, rstd, w, _ kernels.Tensor) {
 			be.RMSNormGrad(dx, dw, dy, x, rstd, w, kernels.Tensor{})
-		}}), "the gradient does not pass beside the branches of a block"},
-		{"bias-gradient-dropped", onOdd, kernel(broken{columnSum: func(be kernels.Backend, dst, x kernels.Tensor) {
+		}}), "the gradient does not pass beside the branches of a block"),
+		faulty("bias-gradient-dropped", onOdd, last("layers.0.self_attn.q_proj.bias"), kernel(broken{columnSum: func(be kernels.Backend, dst, x kernels.Tensor) {
 			if x.Cols != 40 { // the width of odd's queries
 				be.ColumnSum(dst, x)
 			}
-		}}), "the gradient of the queries' bias stays 0"},
-		{"tied-gradient-halved", onOdd, halfTied(), "the head's share of a tied embedding's gradient counts half"},
-		{"last-token-without-gradient", onNano, kernel(broken{embeddedGrad: func(be kernels.Backend, dtable, dx kernels.Tensor, tokens []int32, first int) {
+		}}), "the gradient of the queries' bias stays 0"),
+		faulty("tied-gradient-halved", onOdd, last("embed_tokens"), halfTied(), "the head's share of a tied embedding's gradient counts half"),
+		faulty("last-token-without-gradient", onNano, last("embed_tokens"), kernel(broken{embeddedGrad: func(be kernels.Backend, dtable, dx kernels.Tensor, tokens []int32, first int) {
 			n := max(len(tokens)-1, 0)
 			dx.Rows = n
 			be.EmbeddingGrad(dtable, dx, tokens[:n], first)
-		}}), "the last token of every micro-batch gives its embedding no gradient"},
+		}}), "the last token of every micro-batch gives its embedding no gradient"),
 	}
 }
 
 // scalarsRecorded break clause 3.
-func scalarsRecorded() []mutant {
-	return []mutant{
-		{"squares-counted-twice", onOdd, kernel(broken{squares: func(be kernels.Backend, acc *kernels.SquareSum, x kernels.Tensor) {
+func scalarsRecorded() []suite.Mutant {
+	return []suite.Mutant{
+		faulty("squares-counted-twice", onOdd, at(0, "the norm is not"), kernel(broken{squares: func(be kernels.Backend, acc *kernels.SquareSum, x kernels.Tensor) {
 			be.SumSquares(acc, x)
 			be.SumSquares(acc, x)
-		}}), "every square enters the norm twice, as a replica's does (pytorch/pytorch#88955)"},
-		{"clip-at-another-norm", onNano, believes(func(c *spec.Config) { c.Optimizer.Clip *= 1.001 }), "the gradient is clipped at another norm than is configured"},
-		{"warm-up-off-by-one", onNano, believes(func(c *spec.Config) { c.Optimizer.Warmup++ }), "the warm-up takes a step more"},
-		{"counter-stays", onSGD, fault.IdleCounter(0), "the step counter stays at 0, and with it the learning rate"},
+		}}), "every square enters the norm twice, as a replica's does (pytorch/pytorch#88955)", "B098"),
+		faulty("clip-at-another-norm", onNano, at(0, "coef"), believes(func(c *spec.Config) { c.Optimizer.Clip *= 1.001 }), "the gradient is clipped at another norm than is configured"),
+		faulty("warm-up-off-by-one", onNano, at(0, "lr"), believes(func(c *spec.Config) { c.Optimizer.Warmup++ }), "the warm-up takes a step more"),
+		faulty("counter-stays", onSGD, at(0, "counter"), fault.IdleCounter(0), "the step counter stays at 0, and with it the learning rate", "B104"),
 	}
 }
 
 // updates break clause 4, and leave the scalars as they are.
-func updates() []mutant {
+func updates() []suite.Mutant {
 	step := func(change func(u *fault.Update)) fault.Fault {
 		return fault.OnUpdate(func(u *fault.Update) {
 			change(u)
@@ -122,20 +129,20 @@ func updates() []mutant {
 			be.AdamW(w, m, v, g, p)
 		}})
 	}
-	return []mutant{
-		{"coefficient-not-applied", onNano, step(func(u *fault.Update) { u.Step.Coef = 1 }), "the coefficient is recorded, the gradient is not clipped"},
-		{"another-rate-applied", onNano, step(func(u *fault.Update) { u.Step.LR *= 1 + 1e-3 }), "the update has another learning rate than is recorded"},
-		{"rate-of-step-before", onSGD, previousRate(), "the update has the learning rate of the step before"},
-		{"correction-off-by-one", onNano, step(func(u *fault.Update) { u.Step.T++ }), "the bias correction counts a step more"},
-		{"no-bias-correction", onOdd, adamW(func(p *kernels.AdamWParams) { p.C1, p.C2 = 1, 1 }), "moments are used without bias correction"},
-		{"betas-of-default", onOdd, adamW(func(p *kernels.AdamWParams) { p.Beta1, p.Beta2 = 0.9, 0.95 }), "moments decay by the default betas, whatever is configured"},
-		{"complement-of-rounded-beta", onOdd, adamW(func(p *kernels.AdamWParams) { p.Beta2 = float64(float32(p.Beta2)) }),
-			"1-beta is taken of the rounded beta, as canonical arithmetic 1 did"},
-		{"adam-eps-of-default", onOdd, adamW(func(p *kernels.AdamWParams) { p.Eps = 1e-8 }), "the denominator has the default epsilon, whatever is configured"},
-		{"decay-on-norms", onOdd, step(func(u *fault.Update) { u.Decays = true }), "norm weights and biases decay too"},
-		{"no-decay", onSGD, step(func(u *fault.Update) { u.Decays = false }), "nothing decays"},
-		{"decay-in-the-gradient", onNano, kernel(broken{adamW: decayedGradient}), "the decay is added to the gradient and enters the moments (L2 in place of AdamW)"},
-		{"momentum-of-default", onSGD, believes(func(c *spec.Config) { c.Optimizer.Momentum = 0.9 }), "the momentum is the default, whatever is configured"},
+	return []suite.Mutant{
+		faulty("coefficient-not-applied", onNano, at(0, "m after"), step(func(u *fault.Update) { u.Step.Coef = 1 }), "the coefficient is recorded, the gradient is not clipped"),
+		faulty("another-rate-applied", onNano, at(0, "weight after"), step(func(u *fault.Update) { u.Step.LR *= 1 + 1e-3 }), "the update has another learning rate than is recorded"),
+		faulty("rate-of-step-before", onSGD, at(1, "weight after"), previousRate(), "the update has the learning rate of the step before"),
+		faulty("correction-off-by-one", onNano, at(0, "weight after"), step(func(u *fault.Update) { u.Step.T++ }), "the bias correction counts a step more"),
+		faulty("no-bias-correction", onOdd, at(0, "weight after"), adamW(func(p *kernels.AdamWParams) { p.C1, p.C2 = 1, 1 }), "moments are used without bias correction"),
+		faulty("betas-of-default", onOdd, at(0, "m after"), adamW(func(p *kernels.AdamWParams) { p.Beta1, p.Beta2 = 0.9, 0.95 }), "moments decay by the default betas, whatever is configured"),
+		faulty("complement-of-rounded-beta", onOdd, at(0, "v after"), adamW(func(p *kernels.AdamWParams) { p.Beta2 = float64(float32(p.Beta2)) }),
+			"1-beta is taken of the rounded beta, as canonical arithmetic 1 did"),
+		faulty("adam-eps-of-default", onOdd, at(0, "weight after"), adamW(func(p *kernels.AdamWParams) { p.Eps = 1e-8 }), "the denominator has the default epsilon, whatever is configured"),
+		faulty("decay-on-norms", onOdd, at(0, "layers.0.input_layernorm.weight"), step(func(u *fault.Update) { u.Decays = true }), "norm weights and biases decay too"),
+		faulty("no-decay", onSGD, at(0, "momentum after"), step(func(u *fault.Update) { u.Decays = false }), "nothing decays"),
+		faulty("decay-in-the-gradient", onNano, at(0, "m after"), kernel(broken{adamW: decayedGradient}), "the decay is added to the gradient and enters the moments (L2 in place of AdamW)"),
+		faulty("momentum-of-default", onSGD, at(1, "momentum after"), believes(func(c *spec.Config) { c.Optimizer.Momentum = 0.9 }), "the momentum is the default, whatever is configured"),
 	}
 }
 
