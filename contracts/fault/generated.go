@@ -3,14 +3,27 @@ package fault
 import (
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // collective breaks a kind of collective in every way.
 func (g *generator) collective(k kind) {
 	id := k.String()
+	if k.op == names.OpBroadcast {
+		if k.tensor == model.FinalUnit && g.cfg.Model.Tied {
+			return // a norm's weights are 1, whatever the seed
+		}
+		// All ranks make the same initial weights, so that a broadcast of them shows
+		// nothing unless one has others; twice it gives what it gave.
+		dims := g.cfg.Plan.Dims()
+		seeds := OnConfig(func(rank int, c *spec.Config) { c.Seed += uint64(dims.Coord(rank).DP) })
+		g.add(Collectives, id+":skipped", All(seeds, OnCalls(k.is, Skip)), "%s is left out, and every replica has a seed of its own", id)
+		return
+	}
 	g.add(Collectives, id+":skipped", OnCalls(k.is, Skip), "%s is left out", id)
 	g.add(Collectives, id+":doubled", OnCalls(k.is, Twice), "%s is done twice", id)
 	if k.reduces() {

@@ -100,6 +100,9 @@ func Generate(ctx context.Context, parts launch.Parts) ([]Generated, error) {
 				g.gradient(t)
 			}
 			for _, l := range Lanes() {
+				if l.Kernel == "HashChanged" && cfg.Plan.DP == 0 {
+					continue // what changed is read of data-parallel plans only
+				}
 				g.add(Wrong, fmt.Sprintf("%s.%d", l.Kernel, l.Output), WrongLane(l), "output %d of %s is wrong in its last element", l.Output, l.Kernel)
 			}
 		}

@@ -8,7 +8,10 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/contracts/sharding"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -136,6 +139,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 				silent = silent || e.Moved < 0 // as recorded of a communicator that does not count
 				implied[e.Op] += e.Bytes
 				counted[e.Op] += e.Moved
+				scattered(p, r, group, e)
 			}
 		}
 		if _, ended := r.Scalar(rank, step, trace.Counter); !found || !ended {
@@ -158,6 +162,26 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 	// A star sends what it reduces and scatters to one rank and back.
 	if star := r.Config.Plan.Comm == names.Star; moved < want || moved > want && !star {
 		report("by the count of what moves", counted)
+	}
+}
+
+// scattered holds what a rank touched of its peers in a reduce-scatter against its
+// shard: an operation with other bounds moves as much in all, and gives the same
+// numbers where those between the bounds are 0.
+func scattered(p *contract.Pass, r *evidence.Run, group []int, e trace.Event) {
+	plan := r.Config.Plan
+	if e.Op != names.OpReduceScatter || e.Moved <= 0 || plan.Comm == names.Star || plan.Comm == names.Ring ||
+		!sharding.ByElements(plan) || plan.Zero == 1 && e.Unit == model.HeadUnit { // whose shards are those of the vector
+		return
+	}
+	b := shard.Bounds(int(e.Count), len(group))
+	i := slices.Index(group, e.Rank)
+	if i < 0 {
+		return // its communicator is another clause's affair
+	}
+	if own := int64(b[i+1] - b[i]); e.Moved != 4*own*int64(len(group)-1) {
+		p.At(e.Rank, e.Step).Of(e.Unit).Report(e.Moved, 4*own*int64(len(group)-1),
+			"the reduce-scatter of %s gave rank %d the sums of other elements than the %d of its shard", e.Unit, e.Rank, own)
 	}
 }
 
