@@ -59,7 +59,7 @@ func Table() []Row {
 		{[]string{"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
-		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{plan,spec,trace}", "contracts/contract"}},
+		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{drill,names,plan,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,report,suite}",
 			"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}},
 
