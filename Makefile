@@ -26,8 +26,12 @@ test: ## run all tests
 	$(GO) test ./...
 
 .PHONY: campaign
-campaign: ## every variant of both fixtures under every plan of the table: one answer each (many minutes)
-	$(GO) test -timeout 2h ./property/products -run 'TestOneAnswer|TestVariants' -v -campaign
+campaign: ## 2,000 random correct runs without an alarm, 1,000 random bit flips that are seen or change nothing (20 minutes)
+	$(GO) test -count=1 -timeout 2h ./property/combinations -run 'TestCorrectRunsAreHeld|TestFlippedBitsAreSeen' -v -campaign
+
+.PHONY: campaign-plans
+campaign-plans: ## every variant of both fixtures under every plan of the table: one answer each (many minutes)
+	$(GO) test -timeout 2h ./property/combinations -run 'TestOneAnswer|TestVariants' -v -campaign
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
@@ -90,8 +94,12 @@ check-race: ## the race detector finds nothing (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
 
 .PHONY: golden-fingerprints
-golden-fingerprints: ## record the fingerprints and learning rates of training anew, with plain Go (many minutes)
-	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules)$$' -update
+golden-fingerprints: ## record the fingerprints and learning rates of training, and the results of kernels, anew, with plain Go (many minutes)
+	$(GO) test -count=1 -timeout 2h ./golden -run 'Test(Fingerprints|Large|Schedules|Kernels)$$' -update
+
+.PHONY: golden-checkpoint
+golden-checkpoint: ## store the golden checkpoint anew
+	$(GO) test -count=1 ./golden -run 'TestCheckpoint$$' -update
 
 .PHONY: golden-reference
 golden-reference: ## recompute golden/reference with PyTorch (needs python3 with torch)

@@ -9,9 +9,13 @@ import (
 
 	ckpt "github.com/lockstep-ml/lockstep/contracts/ckpt/suite"
 	collective "github.com/lockstep-ml/lockstep/contracts/collective/suite"
+	data "github.com/lockstep-ml/lockstep/contracts/data/suite"
 	ddp "github.com/lockstep-ml/lockstep/contracts/ddp/suite"
 	det "github.com/lockstep-ml/lockstep/contracts/det/suite"
+	formulas "github.com/lockstep-ml/lockstep/contracts/formulas/suite"
+	kern "github.com/lockstep-ml/lockstep/contracts/kern/suite"
 	norm "github.com/lockstep-ml/lockstep/contracts/norm/suite"
+	order "github.com/lockstep-ml/lockstep/contracts/order/suite"
 	pipe "github.com/lockstep-ml/lockstep/contracts/pipe/suite"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	tp "github.com/lockstep-ml/lockstep/contracts/tp/suite"
@@ -20,7 +24,7 @@ import (
 
 // All lists the contracts, in the order of reports.
 func All() []*suite.Suite {
-	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), ckpt.Suite(), det.Suite(), collective.Suite()}
+	return []*suite.Suite{ddp.Suite(), zero.Suite(), tp.Suite(), pipe.Suite(), norm.Suite(), formulas.Suite(), data.Suite(), ckpt.Suite(), det.Suite(), collective.Suite(), kern.Suite(), order.Suite()}
 }
 
 // Find returns the contract of an ID, letter case ignored. The error names the

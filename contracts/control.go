@@ -39,7 +39,7 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 	}
 	want := controlOf(c, *t.config)
 	found := j.recorded(t, want)
-	if found == nil || !records(found.config.Evidence, want.Evidence) {
+	if found == nil || !records(found.config.Evidence, want.Evidence) || c.Elements && !found.config.Evidence.Capture && want.Evidence.Capture {
 		made, err := j.control(ctx, want)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func controlOf(c *suite.Suite, cfg spec.Config) spec.Config {
 const maxControlElements = 1 << 24
 
 // records reports whether evidence holds what is needed: elements say more about
-// a finding, no clause needs those of a control.
+// a finding, and only the clauses of some contracts need those of a control.
 func records(e, need spec.Evidence) bool {
 	return e.Digests && e.Workers && (e.Taps || !need.Taps)
 }

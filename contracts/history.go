@@ -117,7 +117,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 		if err := j.complete(ctx, c, rc); err != nil {
 			return report.Contract{}, false, err
 		}
-		e := contract.Evidence{Case: rc.name, Histories: map[contract.Role]*trace.History{}, Clauses: rc.clauses, Oracle: j.o.Oracle}
+		e := contract.Evidence{Case: rc.name, Histories: map[contract.Role]*trace.History{}, Clauses: rc.clauses, Oracle: j.o.Oracle, Texts: j.texts}
 		for role, r := range rc.runs {
 			e.Histories[role] = r.history
 		}
@@ -130,6 +130,12 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 	}
 	sum, err := summarise(c.Contract, evidence, doubts, lines)
 	return sum, len(evidence) > 0, err
+}
+
+// texts gives clauses the bytes of a training text.
+func (j *judgement) texts(name string) ([]byte, error) {
+	t, err := j.o.text(name)
+	return t.Bytes, err
 }
 
 // describe adds a judged run to the report's environment.
@@ -233,7 +239,7 @@ func (r *recorded) untagged(training bool) bool {
 }
 
 // kind reports whether a contract's cases are training runs, and whether a test
-// run with a control is evidence for all of its clauses.
+// run, alone or with a control, is evidence for all of its clauses.
 func kind(c *suite.Suite, o suite.Options) (training, whole bool) {
 	for _, cs := range c.Cases(o) {
 		if cs.Runs[contract.Test].Config == nil {
@@ -241,7 +247,7 @@ func kind(c *suite.Suite, o suite.Options) (training, whole bool) {
 		}
 		training = true
 		_, control := cs.Runs[contract.Control]
-		whole = whole || control && cs.Clauses == nil
+		whole = whole || (control || len(cs.Runs) == 1) && cs.Clauses == nil
 	}
 	return training, whole
 }

@@ -30,7 +30,7 @@ type Options struct {
 	// clauses inconclusive.
 	Oracle contract.Oracle
 	// Texts opens a training text by the name that a configuration gives; nil
-	// knows the built-in text and files.
+	// knows the built-in texts and files.
 	Texts func(name string) (data.Text, error)
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
@@ -44,6 +44,9 @@ type Options struct {
 	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
+	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
+	// generated ones; nothing or FaultsDefault is the contracts' own mutants.
+	Faults []string
 	// Progress is told what runs next; nil for none. It may be called
 	// concurrently.
 	Progress func(what string)
@@ -60,15 +63,27 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // text opens the training text that a configuration names.
 func (o *Options) text(name string) (data.Text, error) {
+	builtin, ok := data.BuiltIn(name)
 	switch {
 	case name == o.Text.Name && o.Text.Bytes != nil:
 		return o.Text, nil
-	case name == "" || name == "default":
-		return data.Default(), nil
+	case ok:
+		return builtin, nil
+	case o.Text.Bytes != nil && beginning(name, o.Text.Name):
+		return data.Part(name, o.text)
 	case o.Texts != nil:
 		return o.Texts(name)
 	}
+	if _, _, ok := data.Beginning(name); ok {
+		return data.Part(name, o.text)
+	}
 	return data.Load(name)
+}
+
+// beginning reports whether name is that of the beginning of a text.
+func beginning(name, whole string) bool {
+	of, _, ok := data.Beginning(name)
+	return ok && of == whole
 }
 
 // engine makes the histories. Ranks are goroutines already, so two runs fill the

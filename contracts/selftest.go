@@ -2,31 +2,29 @@ package contracts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
+	"runtime"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
-	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // mutantDeadline bounds how long a rank of a broken run waits for a peer that
 // does not come: some mutants end that way.
 const mutantDeadline = 10 * time.Second
 
-// attempt is one mutant with its runs: the case unbroken and broken, nil where the
-// contract has no such case.
-type attempt struct {
-	mutant        suite.Mutant
-	clean, broken *suite.Trial
-}
+// goldenClause compares with the recorded fingerprints: it sees everything and
+// names nothing, so it is never the only one to see a fault.
+const goldenClause = "C-DET-001.3"
 
-// SelfTest runs every mutant of the contracts and judges it by the clause that
-// must catch it. A clause holds if all its mutants are caught; a mutant that
+// SelfTest runs the mutants of the contracts and judges each by the clauses of all
+// contracts. A clause holds if all its mutants are caught: it is violated, at
+// the place where the fault is, and not by the golden hash alone. A mutant that
 // survives, or whose run equals the unbroken one, violates it. Runs of mutants
 // may end in errors: what they recorded until then is judged.
 func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, error) {
@@ -37,101 +35,167 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
-	e := o.engine()
-	attempts := map[*suite.Suite][]attempt{}
-	var all []*suite.Trial
-	for _, c := range cs {
-		clean := map[string]*suite.Trial{}
-		for _, m := range c.Mutants {
-			if one, ok := c.Find(o.Options, m.On); !ok {
-				attempts[c] = append(attempts[c], attempt{mutant: m})
-				continue
-			} else if clean[m.On] == nil {
-				clean[m.On] = e.Plan(c.ID, one)
-			}
-			a := attempt{m, clean[m.On], clean[m.On].Break(m)}
-			attempts[c] = append(attempts[c], a)
-			all = append(all, a.clean, a.broken)
-		}
+	st := newSelfTest(cs, &o)
+	groups, err := st.groups(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := e.Run(ctx, all...); err != nil {
+	if err := st.run(ctx, groups); err != nil {
 		return nil, err
 	}
 	var out []report.Contract
-	for _, c := range cs {
-		one, err := o.selfTest(c, attempts[c])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
+	for _, g := range groups {
+		out = append(out, st.summary(g))
 	}
 	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
 	return r, nil
 }
 
-// selfTest judges the mutants of one contract.
-func (o *Options) selfTest(c *suite.Suite, attempts []attempt) (report.Contract, error) {
-	out := report.Contract{ID: c.ID, Title: c.Title}
-	for _, cl := range c.Clauses {
-		sum := report.Clause{ID: cl.ID, Says: cl.Says, Class: cl.Class, Verdict: contract.Held}
-		for _, a := range attempts {
-			if a.mutant.Clause != cl.ID {
-				continue
-			}
-			m, err := o.try(c, cl, a)
-			if err != nil {
-				return out, err
-			}
-			sum.Expected++
-			sum.Mutants = append(sum.Mutants, m)
-			if m.Outcome == report.Caught {
-				sum.Saw++
-				continue
-			}
-			sum.Verdict = contract.Violated
-			sum.Found++
-			sum.Findings = append(sum.Findings, contract.Finding{Case: m.On, Rank: -1, Step: -1, Index: -1,
-				Message:   fmt.Sprintf("mutant %s: %s: %s", m.ID, m.Outcome, m.Detail),
-				Reproduce: "verify --contract " + c.ID + " --self-test" + o.flags()})
-		}
-		if sum.Expected == 0 {
-			sum.Verdict = contract.Inconclusive
-		}
-		out.Clauses = append(out.Clauses, sum)
-	}
-	return out, nil
+// selfTest is the state of one SelfTest.
+type selfTest struct {
+	o      *Options
+	cs     []*suite.Suite
+	beside *beside
+	engine *suite.Engine
 }
 
-// try says what became of one mutant.
-func (o *Options) try(c *suite.Suite, cl *contract.Clause, a attempt) (report.Mutant, error) {
-	m := report.Mutant{ID: a.mutant.ID, On: a.mutant.On, Says: a.mutant.Says}
+func newSelfTest(cs []*suite.Suite, o *Options) *selfTest {
+	e := o.engine()
+	return &selfTest{o: o, cs: cs, engine: e, beside: &beside{o: o, engine: e, judges: judges(cs)}}
+}
+
+// judges are the contracts whose clauses look at every fault: all, unless there
+// is one among cs that All does not have.
+func judges(cs []*suite.Suite) []*suite.Suite {
+	all := All()
+	known := func(c *suite.Suite) bool {
+		return slices.ContainsFunc(all, func(a *suite.Suite) bool { return a.ID == c.ID })
+	}
+	for _, c := range cs {
+		if !known(c) {
+			return cs
+		}
+	}
+	return all
+}
+
+// group is a contract with those of its faults that are run.
+type group struct {
+	*contract.Contract
+	attempts []*attempt
+	// generated says that any clause may catch the faults.
+	generated bool
+}
+
+// attempt is one fault with its runs: the case unbroken and broken, nil where the
+// contract has no such case.
+type attempt struct {
+	mutant        suite.Mutant
+	own           *suite.Suite // nil for a generated fault
+	clean, broken *suite.Trial
+	out           report.Mutant
+}
+
+// groups plans the faults that the options ask for.
+func (s *selfTest) groups(ctx context.Context) ([]*group, error) {
+	asked, err := s.o.faults(s.cs)
+	if err != nil {
+		return nil, err
+	}
+	var out []*group
+	for _, c := range s.cs {
+		g := &group{Contract: c.Contract}
+		clean := map[string]*suite.Trial{}
+		for _, m := range c.Mutants {
+			if !asked.has(c.ID, m.ID) {
+				continue
+			}
+			a := &attempt{mutant: m, own: c}
+			g.attempts = append(g.attempts, a)
+			if one, ok := c.Find(s.o.Options, m.On); !ok {
+				continue
+			} else if clean[m.On] == nil {
+				clean[m.On] = s.engine.Plan(c.ID, one)
+			}
+			a.clean, a.broken = clean[m.On], clean[m.On].Break(m)
+		}
+		if len(g.attempts) > 0 {
+			out = append(out, g)
+		}
+	}
+	more, err := s.generate(ctx, asked)
+	if err == nil && len(more.attempts) > 0 {
+		out = append(out, more)
+	}
+	return out, err
+}
+
+// run makes the runs of all attempts and judges them, a few side by side. What a
+// broken run recorded is forgotten when it is judged.
+func (s *selfTest) run(ctx context.Context, groups []*group) error {
+	var eg errgroup.Group
+	eg.SetLimit(max(1, min(s.engine.Width, runtime.GOMAXPROCS(0))))
+	for _, g := range groups {
+		for _, a := range g.attempts {
+			if ctx.Err() != nil {
+				break
+			}
+			eg.Go(func() (err error) {
+				a.out, err = s.try(ctx, g, a)
+				a.broken = nil
+				return err
+			})
+		}
+	}
+	if err := eg.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// try says what became of one fault.
+func (s *selfTest) try(ctx context.Context, g *group, a *attempt) (report.Mutant, error) {
+	m := report.Mutant{ID: a.mutant.ID, On: a.mutant.On, Says: a.mutant.Says, Rows: a.mutant.Rows}
 	if a.broken == nil {
 		m.Outcome, m.Detail = report.NotRun, "the contract has no such case at this level"
 		return m, nil
 	}
-	alone := &contract.Contract{ID: c.ID, Clauses: []*contract.Clause{cl}}
-	clean, err := judge(alone, []contract.Evidence{a.clean.Evidence(o.Oracle)})
+	sight, err := s.beside.look(ctx, a)
 	if err != nil {
 		return m, err
 	}
-	broken, err := judge(alone, []contract.Evidence{a.broken.Evidence(o.Oracle)})
-	if err != nil {
-		return m, err
+	m.Seen = sight.seen()
+	m.Outcome, m.Detail = s.outcome(g, a, sight)
+	return m, nil
+}
+
+// outcome weighs what the clauses saw of a fault.
+func (s *selfTest) outcome(g *group, a *attempt, sight *sight) (report.Outcome, string) {
+	if len(sight.alarms) > 0 {
+		return report.Unclear, "the unbroken run violates a clause: " + describe(sight.alarms[0])
+	}
+	named, caught := sight.named(a.mutant.Clause)
+	if g.generated {
+		named, caught = sight.exact()
 	}
 	switch {
-	case clean[0].Verdict() == contract.Violated:
-		m.Outcome, m.Detail = report.Unclear, "the unbroken run violates the clause: "+describe(clean[0])
-	case broken[0].Verdict() == contract.Violated:
-		m.Outcome, m.Detail = report.Caught, describe(broken[0])
 	case a.broken.History(contract.Test) == nil:
-		m.Outcome, m.Detail = report.NotRun, fmt.Sprint(a.broken.Err(contract.Test))
+		return report.NotRun, fmt.Sprint(a.broken.Err(contract.Test))
+	case caught && sight.goldenOnly():
+		return report.GoldenOnly, "only the golden hash shows it, which names nothing"
+	case caught && !g.generated && !a.mutant.At.Fits(&named.Findings[0]):
+		return report.Misplaced, fmt.Sprintf("it must be named at %s; the first finding is %s", a.mutant.At, describe(named))
+	case caught:
+		return report.Caught, describe(named)
 	case sameRun(a.clean, a.broken):
-		m.Outcome, m.Detail = report.Nothing, "the broken run recorded what the unbroken one did"
-	default:
-		m.Outcome, m.Detail = report.Survived, "the clause is "+broken[0].Verdict().String()
+		return report.Nothing, "the broken run recorded what the unbroken one did"
+	case g.generated && a.broken.Err(contract.Test) != nil:
+		return report.Refused, fmt.Sprint(a.broken.Err(contract.Test))
+	case g.generated:
+		return report.Survived, "no exact clause is violated, but for the golden hash: " + Difference(a.clean.History(contract.Test), a.broken.History(contract.Test))
 	}
-	return m, nil
+	return report.Survived, "the clause is " + sight.verdict(a.mutant.Clause).String()
 }
 
 func describe(r contract.Result) string {
@@ -142,42 +206,41 @@ func describe(r contract.Result) string {
 	return report.Place(f) + ": " + f.Message
 }
 
-// sameRun reports whether breaking changed nothing in any role's history.
-func sameRun(a, b *suite.Trial) bool {
-	for _, role := range b.Roles() {
-		if !sameHistory(a.History(role), b.History(role)) {
-			return false
+// summary is the report of one contract's faults.
+func (s *selfTest) summary(g *group) report.Contract {
+	out := report.Contract{ID: g.ID, Title: g.Title}
+	for _, cl := range g.Clauses {
+		sum := report.Clause{ID: cl.ID, Says: cl.Says, Class: cl.Class, Verdict: contract.Held}
+		for _, a := range g.attempts {
+			if a.mutant.Clause == cl.ID {
+				s.count(&sum, g, a.out)
+			}
 		}
-	}
-	return true
-}
-
-// sameHistory compares what two runs of one plan recorded, rank by rank. The
-// events of each kind (and of each group's collectives) are in program order;
-// kinds interleave freely, for reductions overlap the backward pass. Where
-// buffers lie differs between any two runs and does not count.
-func sameHistory(a, b *trace.History) bool {
-	return a != nil && b != nil && reflect.DeepEqual(streams(a), streams(b))
-}
-
-type stream struct {
-	rank  int
-	kind  trace.Kind
-	group names.Axis
-}
-
-func streams(h *trace.History) map[stream][]string {
-	out := map[stream][]string{}
-	for e := range h.All {
-		if e.Kind == trace.KindSpan {
-			continue
+		if sum.Expected == 0 {
+			if len(sum.Mutants) == 0 && len(s.o.Faults) > 0 {
+				continue // its faults were not asked for
+			}
+			sum.Verdict = contract.Inconclusive
 		}
-		k := stream{e.Rank, e.Kind, e.Group}
-		b, err := json.Marshal(e)
-		if err != nil {
-			b = fmt.Append(nil, err)
-		}
-		out[k] = append(out[k], string(b))
+		out.Clauses = append(out.Clauses, sum)
 	}
 	return out
+}
+
+// count adds the outcome of a fault to its clause.
+func (s *selfTest) count(sum *report.Clause, g *group, m report.Mutant) {
+	sum.Mutants = append(sum.Mutants, m)
+	if g.generated && m.Outcome == report.Nothing {
+		return // it shows nothing, neither good nor bad
+	}
+	sum.Expected++
+	if m.Outcome == report.Caught || g.generated && m.Outcome == report.Refused {
+		sum.Saw++
+		return
+	}
+	sum.Verdict = contract.Violated
+	sum.Found++
+	sum.Findings = append(sum.Findings, contract.Finding{Case: m.On, Rank: -1, Step: -1, Index: -1,
+		Message:   fmt.Sprintf("mutant %s: %s: %s", m.ID, m.Outcome, m.Detail),
+		Reproduce: "verify --self-test --faults " + quote(m.ID) + s.o.flags()})
 }

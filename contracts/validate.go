@@ -138,6 +138,14 @@ func (v *validator) mutants(cases map[string]suite.Case) {
 		}
 		seen[m.ID] = true
 		v.need("mutant "+m.ID, "description", m.Says)
+		if m.At.Blank() {
+			v.fault("mutant %s: no place says where it must be named", m.ID)
+		}
+		for _, row := range m.Rows {
+			if ok, _ := regexp.MatchString(`^[BHL][0-9]{2,3}$`, row); !ok {
+				v.fault("mutant %s: row %q is none of the catalogue's", m.ID, row)
+			}
+		}
 		if m.Break == nil {
 			v.fault("mutant %s: breaks nothing", m.ID)
 		}

@@ -32,6 +32,7 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 			trials[c] = append(trials[c], e.Plan(c.ID, one))
 		}
 		all = append(all, trials[c]...)
+		notes = append(notes, o.unheeded(c, trials[c])...)
 	}
 	if err := e.Run(ctx, all...); err != nil {
 		return nil, err

@@ -12,11 +12,32 @@ type Routine struct {
 
 // Tallier is what a Backend may offer beside its kernels: a count of what ran. A
 // result that is right proves nothing about code that never ran; a tally says
-// which that is. Decorators hide it, so it is asserted on the bare backend.
+// which that is. Decorators hide it unless they unwrap, see TallierOf.
 type Tallier interface {
 	// Tally lists all routines that the backend, as it was opened, has for its
 	// kernels, in an order that does not change, with their calls since it was
 	// opened. It is empty where there is nothing to choose between. It may be
 	// called while kernels run; what a kernel ran is counted when it is done.
 	Tally() []Routine
+}
+
+// TallierOf finds the Tallier of a backend: the backend itself, or the first that
+// offers a tally of those that it decorates. A decorator shows what it decorates
+// by a method
+//
+//	Unwrap() Backend
+//
+// ok is false where none offers one.
+func TallierOf(b Backend) (t Tallier, ok bool) {
+	for b != nil {
+		if t, ok = b.(Tallier); ok {
+			return t, true
+		}
+		u, decorates := b.(interface{ Unwrap() Backend })
+		if !decorates {
+			break
+		}
+		b = u.Unwrap()
+	}
+	return nil, false
 }

@@ -54,6 +54,10 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		return cli.Usagef("expect-ranks=%d: must be at least 1", o.expectRanks)
 	case given("expect-ranks") && o.history == "":
 		return cli.Usagef("expect-ranks=%d: only histories (--history DIR) can lack ranks", o.expectRanks)
+	case given("faults") && !o.selfTest:
+		return cli.Usagef("faults=%s: belongs to --self-test", strings.Join(o.faults, ","))
+	case given("faults") && len(o.faults) == 0:
+		return cli.Usagef("faults: none is named; known are default, all and IDs")
 	case given("case") && o.name == "":
 		return cli.Usagef("case: names no case")
 	case o.deadline <= 0:

@@ -96,8 +96,16 @@ func TestRecordedControlsAreUsed(t *testing.T) {
 		t.Errorf("neither control nor text: exit %d:\n%s", code, stdout)
 	}
 	record(t, filepath.Join(dir, "one"), "dp=1", text)
-	if code, stdout = judge(t, dir); code != cli.OK {
+	if code, stdout = judge(t, dir, "--contract", "C-DDP-001"); code != cli.OK {
 		t.Errorf("with the control recorded: exit %d:\n%s", code, stdout)
+	}
+	// The text is gone, and this control has no elements: neither is held for want of
+	// them.
+	code, stdout = judge(t, dir)
+	for _, want := range []string{"held          C-DDP-001", "inconclusive  C-NORM-001.6", "did not record its elements", "inconclusive  C-DATA-001.3"} {
+		if code != cli.Inconclusive || !strings.Contains(stdout, want) {
+			t.Errorf("without text and elements: exit %d, want %q:\n%s", code, want, stdout)
+		}
 	}
 }
 
@@ -110,8 +118,8 @@ func TestEachContractTakesItsOwnControl(t *testing.T) {
 		t.Errorf("a single worker is no control of a sharded run: exit %d:\n%s", code, stdout)
 	}
 	record(t, filepath.Join(dir, "whole"), "dp=4", text)
-	code, stdout := judge(t, dir)
-	if code != cli.OK || !strings.Contains(stdout, "3 contracts, 20 clauses: 20 held") {
+	code, stdout := judge(t, dir, "--contract", "C-DDP-001,C-ZERO-001")
+	if code != cli.OK || !strings.Contains(stdout, "2 contracts, 15 clauses: 15 held") {
 		t.Errorf("with both controls recorded: exit %d:\n%s", code, stdout)
 	}
 	if code, stdout = judge(t, dir, "--contract", "C-ZERO-001"); code != cli.OK {

@@ -18,7 +18,7 @@ import (
 
 // options are the flags.
 type options struct {
-	contracts, plans, formats                    []string
+	contracts, plans, formats, faults            []string
 	config, data, history, backend, explain, out string
 	name                                         string // of a case
 	seed                                         uint64
@@ -40,10 +40,12 @@ const examples = `  verify                                    all contracts, in 
   verify --contract C-DDP-001 --case "nano dp=4 of 5 sequences"
   verify --plan "dp=2; dp=4,microbatches=2" --config odd --data book.txt
   verify --self-test                        prove that every check can fail
+  verify --self-test --faults all           with the generated faults too, in minutes
   verify --format text,json,junit --out out reports and histories as files
   verify --history out/histories            judge recorded runs again
   verify --level 3 --duration 8h            soak
-  verify --explain C-DDP-001`
+  verify --explain C-DDP-001
+  verify --explain reduction-skipped`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -86,11 +88,12 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
-	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own)")
+	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")
 	f.BoolVar(&o.selfTest, "self-test", false, "run the contracts' mutants: every clause must catch its own")
+	f.StringSliceVar(&o.faults, "faults", []string{contracts.FaultsDefault}, "with --self-test: which `FAULTS` to run: default (the contracts' mutants), all (also generated ones), or IDs")
 	f.BoolVar(&o.list, "list", false, "list contracts and clauses")
-	f.StringVar(&o.explain, "explain", "", "say what the contract `ID` means, how it is judged and what it finds")
+	f.StringVar(&o.explain, "explain", "", "say what the contract or fault `ID` means, how it is judged and what it finds")
 	f.StringSliceVar(&o.formats, "format", []string{"text"}, "report `formats`: text, json, junit; several need --out")
 	f.StringVar(&o.out, "out", "", "write reports and histories into the empty directory `DIR`")
 	f.DurationVar(&o.deadline, "deadline", 10*time.Minute, "how long an operation waits for a peer; in broken runs of --self-test at most 10s")
@@ -106,7 +109,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	case o.list:
 		return list(stdout)
 	case flags.Changed("explain"):
-		return explain(stdout, o.explain)
+		return explain(ctx, stdout, o.explain)
 	}
 	cs, err := o.selected()
 	if err != nil {

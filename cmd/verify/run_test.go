@@ -49,7 +49,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--contract", "C-DDP-999"}, `contract "C-DDP-999": known are C-DDP-001, C-ZERO-001, C-TP-001, C-PIPE-001, C-NORM-001, C-CKPT-001, C-DET-001, C-COMM-001`},
+		{[]string{"--contract", "C-DDP-999"}, `contract "C-DDP-999": known are C-DDP-001, C-ZERO-001, C-TP-001, C-PIPE-001, C-NORM-001, C-MODEL-001, C-DATA-001, C-CKPT-001, C-DET-001, C-COMM-001, C-KERN-001, C-ORDER-001`},
 		{[]string{"--contract", ""}, "none is named"},
 		{[]string{"--explain", "C-X-1"}, `contract "C-X-1": known are`},
 		{[]string{"--explain", ""}, `contract "": known are`},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
 )
 
 // Contract is C-CKPT-001.
@@ -26,8 +27,14 @@ func Contract() *contract.Contract {
 				"resume, scalar (counter, lr, coef)", contract.Exact, resumed(counted)),
 			c("4", "The data goes on where it was: every logical worker takes the sequences of the uninterrupted run.",
 				"resume, data", contract.Integer, resumed(fed)),
-			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named.",
+			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named; so is one of another text, model, optimizer, learning rate, seed, format or arithmetic.",
 				"refusal", contract.Integer, refused),
+			c("6", "The files hold every weight and moment of the run that stored them, each under its own name, as a reader finds them that shares nothing with the writer.",
+				"stored, refusal; digest (weight, moments) of the last step", contract.Exact, evidence.With(kept)),
+			c("7", "The manifest says what the run was and where it stood: format, arithmetic, step, counter, configuration, digests and files.",
+				"file; digest (weight, moments), scalar (counter) of the last step", contract.Exact, evidence.With(manifest)),
+			c("8", "The golden checkpoint is stored byte for byte, and resumed.",
+				"file, refusal; the golden checkpoint", contract.Exact, goldenFiles),
 		},
 		Judges: compare.Canonical,
 	}

@@ -33,6 +33,9 @@ type Contract struct {
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.
 	Control func(spec.Config) spec.Config
+	// Elements says that a clause reads the elements of the control: one that was
+	// recorded without them does not do, where another can be made.
+	Elements bool
 }
 
 // Clause is one checkable sentence of a contract.

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -23,8 +25,35 @@ type Pass struct {
 	// Oracle evaluates the reference at recorded weights; nil where the caller
 	// offers none (bounded judgements are then inconclusive).
 	Oracle Oracle
+	// Texts opens a training text by the name that a configuration gives; nil where
+	// the caller has none.
+	Texts Texts
 
 	result Result
+}
+
+// Texts gives the bytes of a training text by the name that a configuration
+// gives. The bytes are not the caller's to change.
+type Texts func(name string) ([]byte, error)
+
+// Text is the training text of a run: the bytes whose SHA-256 cfg names. Where
+// they are not to be had the pass doubts and ok is false.
+func (p *Pass) Text(cfg spec.Config) (text []byte, ok bool) {
+	if p.Texts == nil {
+		p.Doubt("no training text to compare with")
+		return nil, false
+	}
+	text, err := p.Texts(cfg.Text)
+	if err != nil {
+		p.Doubt("%v", err)
+		return nil, false
+	}
+	sum := sha256.Sum256(text)
+	if got := hex.EncodeToString(sum[:]); got != cfg.TextHash {
+		p.Doubt("text %s has SHA-256 %.12s, the run was made with %.12s", cfg.Text, got, cfg.TextHash)
+		return nil, false
+	}
+	return text, true
 }
 
 // State holds the elements of weights and moments: by What of package trace
@@ -55,12 +84,20 @@ func (p *Pass) Expect(n int) { p.result.Expected += n }
 // Saw adds n to the amount of evidence found.
 func (p *Pass) Saw(n int) { p.result.Saw += n }
 
-// Report adds a violation. Case is filled in.
+// Report adds a violation. Case is filled in. Findings are kept in the order of
+// their steps, those of one step in the order in which they are reported: what
+// comes first in time is the cause, and later ones its consequences.
 func (p *Pass) Report(f Finding) {
 	f.Case = p.Case
-	p.result.Total++
-	if len(p.result.Findings) < maxFindings {
-		p.result.Findings = append(p.result.Findings, f)
+	r := &p.result
+	r.Total++
+	at := len(r.Findings)
+	for at > 0 && r.Findings[at-1].Step > f.Step {
+		at--
+	}
+	if at < maxFindings {
+		r.Findings = slices.Insert(r.Findings, at, f)
+		r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
 	}
 }
 
@@ -127,6 +164,7 @@ type Evidence struct {
 	Histories map[Role]*trace.History
 	Clauses   []string // clauses it is evidence for; nil is all
 	Oracle    Oracle
+	Texts     Texts
 }
 
 // Judge applies every clause of c to every piece of evidence: one result per
@@ -167,7 +205,7 @@ func check(cl *Clause, e Evidence) (_ Result, err error) {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle}
+	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts}
 	cl.Check(p)
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.

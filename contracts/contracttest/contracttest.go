@@ -27,8 +27,17 @@ type Runner struct {
 	engine *suite.Engine
 }
 
-// text is the default text, whatever a configuration names.
-func text(string) (data.Text, error) { return data.Default(), nil }
+// text is the built-in text that a configuration names, or a beginning of it, else
+// the default one.
+func text(name string) (data.Text, error) {
+	if _, _, ok := data.Beginning(name); ok {
+		return data.Part(name, text)
+	}
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil
+	}
+	return data.Default(), nil
+}
 
 // plan plans a case on one engine for all.
 func (r *Runner) plan(contractID string, c suite.Case) *suite.Trial {

@@ -4,6 +4,7 @@ package ddp
 
 import (
 	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -62,10 +63,11 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	}
 	// Workers' own gradients come first: a difference there is of the computation,
 	// not of the communication.
+	// What the update is made from comes before what it makes.
 	c.Gradients(nil)
+	c.Scalars(c.LastStage, trace.Loss)
+	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
 	for step := range c.Test.Config.Steps {
 		c.State(step, nil)
 	}
-	c.Scalars(c.LastStage, trace.Loss)
-	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
 }

@@ -4,6 +4,7 @@ package det
 
 import (
 	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 )

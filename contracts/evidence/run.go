@@ -56,7 +56,8 @@ type about struct {
 }
 
 // Read indexes the history of a role. Where it is missing, or its spec is not
-// one of training, the pass doubts and ok is false.
+// one of training, the pass doubts and ok is false. Of a run that is Idle the pass
+// doubts: nothing that two such runs make true is held.
 func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	h, ok := p.History(role)
 	if !ok {
@@ -66,6 +67,9 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	if err != nil {
 		p.Doubt("%s run: %v", role, err)
 		return nil, false
+	}
+	if idle := r.Idle(); idle != "" {
+		p.Doubt("%s run: %s", role, idle)
 	}
 	return r, true
 }

@@ -57,6 +57,10 @@ func (c *Call) On(other comm.Communicator) error {
 	return fmt.Errorf("a fault on rank %d asks for %q: no operation that a Call stands for", c.Rank, c.Op)
 }
 
+// Later makes the call one that may still be done when the operation has returned,
+// whose label the rank uses again.
+func (c *Call) Later() { c.ctx = comm.WithLabel(c.ctx, c.Label) }
+
 // Within does the call in a group of its own: that of the ranks with the same
 // color, ordered by key.
 func (c *Call) Within(color, key int) error {

@@ -3,6 +3,7 @@ package fault
 import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -73,6 +74,27 @@ func ReduceAgain() Fault {
 			return err
 		}
 		return c.Do()
+	})
+}
+
+// WrapOwners gives the part of every owner from n on in gathers of groups of more
+// than n ranks the elements of the part n owners before, as one does that numbers
+// owners modulo n.
+func WrapOwners(n int) Fault {
+	gathers := func(c *Call) bool { return c.Op == names.OpAllGather && c.Comm.Size() > n }
+	return OnCalls(gathers, func(c *Call) error {
+		if err := c.Do(); err != nil {
+			return err
+		}
+		bounds, err := shard.CheckBounds(c.Bounds, c.X.Len(), c.Comm.Size())
+		if err != nil {
+			return err
+		}
+		for r := n; r < c.Comm.Size(); r++ {
+			length := min(bounds[r+1]-bounds[r], bounds[r-n+1]-bounds[r-n])
+			c.Backend.Copy(c.X.Range(bounds[r], bounds[r]+length), c.X.Range(bounds[r-n], bounds[r-n]+length))
+		}
+		return nil
 	})
 }
 

@@ -130,7 +130,7 @@ func (s *stages) feedForwardBack(in *inner, dy matrix, grads map[string]Bounded)
 	s.weigh("mlp.gate_proj", dgate, in.norm2.y, grads)
 	s.weigh("mlp.up_proj", dup, in.norm2.y, grads)
 	dn := s.pin("dmlp", c.Hidden, func() matrix {
-		return m.back(m.grouped(c.Intermediate, c.Intermediate), branch{dgate, s.name("mlp.gate_proj.weight")}, branch{dup, s.name("mlp.up_proj.weight")})
+		return m.chained(branch{dgate, s.name("mlp.gate_proj.weight")}, branch{dup, s.name("mlp.up_proj.weight")})
 	})
 	return s.pin("dmid", c.Hidden, func() matrix {
 		return s.norm("post_attention_layernorm.weight", dn, in.mid, in.norm2, dy, grads)

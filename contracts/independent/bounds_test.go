@@ -173,3 +173,28 @@ func TestBoundsOfARing(t *testing.T) {
 		t.Logf("%s: %v", p, grads)
 	}
 }
+
+// Long sums that cancel have bounds that say something where their order is known,
+// and these hold: those of the gradient that comes from gate and up, which the
+// bound of any order is far wider for.
+func TestBoundsOfLongSums(t *testing.T) {
+	r := record(t, preset(t, "nano", func(c *spec.Config) {
+		c.Steps, c.Model.Layers, c.Model.SeqLen, c.Model.Intermediate = 2, 1, 7, 6144
+	}))
+	m := newModel(t, shape(r.cfg.Model), r.captured(t, 0, trace.Weight))
+	judged := func(groups int) independent.Judged {
+		m.Workers, m.Groups = r.cfg.Plan.Workers(r.cfg.Model), groups
+		for _, j := range evaluate(t, m, r.corpus(t).Batch(1), r.pins(t, 1, everything)).Judged {
+			if j.Name == "block.0/dmlp" {
+				return j
+			}
+		}
+		t.Fatal("not judged")
+		return independent.Judged{}
+	}
+	known, any := judged(r.cfg.Model.Groups.Tensor), judged(0)
+	t.Logf("order known: %.2g of the bound, width %.2g; any order: %.2g, %.2g", known.Ratio, known.Width, any.Ratio, any.Width)
+	if known.Outside() || any.Outside() || known.Width > says || any.Width < 4*known.Width {
+		t.Errorf("order known: %v, width %.2g; any order: %v, %.2g", known, known.Width, any, any.Width)
+	}
+}

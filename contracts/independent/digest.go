@@ -33,28 +33,39 @@ func Identity(name string) uint64 {
 // Add adds the elements of a tensor from a place on, in row-major order of the
 // whole tensor. All NaN count as one.
 func (d *Digest) Add(tensor string, first int, x []float32) {
-	const (
-		byPlace = 0x9e3779b97f4a7c15
-		byBits  = 0xbf58476d1ce4e5b9
-	)
 	id := Identity(tensor)
 	for i, f := range x {
-		bits := uint64(math.Float32bits(f))
+		bits := math.Float32bits(f)
 		if math.IsNaN(float64(f)) {
 			bits = 0x7fc00000
 		}
 		if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
 			d.NonFinite++
 		}
-		place := uint64(first+i) + 1
-		h := (id + place*byPlace) ^ ((bits + 1) * byBits)
-		h ^= h >> 32
-		h *= 0x94d049bb133111eb
-		h ^= h >> 29
-		d.A += h
-		h ^= h >> 32
-		h *= 0xff51afd7ed558ccd
-		h ^= h >> 32
-		d.B += h
+		d.mix(id, first+i, bits)
 	}
+}
+
+// AddIntegers is Add for integers of 32 bits.
+func (d *Digest) AddIntegers(tensor string, first int, x []int32) {
+	id := Identity(tensor)
+	for i, v := range x {
+		d.mix(id, first+i, uint32(v))
+	}
+}
+
+func (d *Digest) mix(id uint64, at int, bits uint32) {
+	const (
+		byPlace = 0x9e3779b97f4a7c15
+		byBits  = 0xbf58476d1ce4e5b9
+	)
+	h := (id + uint64(at+1)*byPlace) ^ ((uint64(bits) + 1) * byBits)
+	h ^= h >> 32
+	h *= 0x94d049bb133111eb
+	h ^= h >> 29
+	d.A += h
+	h ^= h >> 32
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 32
+	d.B += h
 }

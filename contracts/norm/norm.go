@@ -4,6 +4,7 @@ package norm
 
 import (
 	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -30,8 +31,14 @@ func Contract() *contract.Contract {
 				"scalar (counter, lr), digest (weight, moments); elements of the control run", resumed),
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
 				"digest (grad.worker) of the test and the control run", evidence.WithBoth(contract.Control, named)),
+			{ID: "C-NORM-001.6", Class: contract.Bound, Check: evidence.WithBoth(contract.Control, applied),
+				Says:     "What every update did is what the recorded coefficient and learning rate do, and that rate is the schedule's.",
+				Evidence: "scalar (lr, coef); elements (grad, weight, moments) of the control run",
+				Derivation: "the update in float64 (contracts/independent) with the recorded scalars; the bound adds up the roundings of the float32 update, " +
+					"element by element, so that another coefficient, rate, decay or correction lies many bounds away"},
 		},
-		Judges: compare.Canonical,
+		Judges:   compare.Canonical,
+		Elements: true,
 	}
 }
 

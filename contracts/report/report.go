@@ -58,13 +58,17 @@ type Clause struct {
 // Outcome is what became of a mutant.
 type Outcome string
 
-// The outcomes; every other than Caught fails a self-test.
+// The outcomes; every other than Caught fails a self-test, but for generated
+// faults that were refused or changed nothing.
 const (
-	Caught   Outcome = "caught"          // the clause it names is violated
-	Survived Outcome = "survived"        // the run differs, the clause did not see it
-	Nothing  Outcome = "changed nothing" // the broken run equals the unbroken one
-	Unclear  Outcome = "proves nothing"  // the unbroken run violates the clause too
-	NotRun   Outcome = "not run"
+	Caught     Outcome = "caught"           // the clause it names is violated, where it must be
+	Misplaced  Outcome = "wrong place"      // the clause is violated, and names another place
+	GoldenOnly Outcome = "golden hash only" // no clause sees it but the comparison with the golden hash
+	Survived   Outcome = "survived"         // the run differs, the clause did not see it
+	Refused    Outcome = "refused"          // no clause sees it; the run itself ended in an error
+	Nothing    Outcome = "changed nothing"  // the broken run equals the unbroken one
+	Unclear    Outcome = "proves nothing"   // the unbroken run violates a clause too
+	NotRun     Outcome = "not run"
 )
 
 // Mutant is the outcome of one mutant in a self-test.
@@ -76,6 +80,10 @@ type Mutant struct {
 	// Detail is the first finding's message of a mutant that was caught, or why
 	// it was not.
 	Detail string `json:"detail,omitempty"`
+	// Rows are those of the catalogue of public bugs that it stands for.
+	Rows []string `json:"rows,omitempty"`
+	// Seen lists the clauses of all contracts that its run violates.
+	Seen []string `json:"seen,omitempty"`
 }
 
 // New builds the report of contracts already summarised; it sets the verdict to

@@ -118,7 +118,7 @@ func (t *textWriter) clause(c *Clause, told map[string]string) {
 		t.linef("        largest observed / bound: %.3g", float64(c.MaxRatio))
 	}
 	for _, m := range c.Mutants {
-		t.linef("        %-15s  %s, on %s", m.Outcome, m.ID, m.On)
+		t.linef("        %-16s  %s, on %s", m.Outcome, m.ID, m.On)
 		if m.Detail != "" {
 			t.linef("            %s", m.Detail)
 		}

@@ -113,6 +113,15 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 	return context.Cause(ctx)
 }
 
+// texts gives clauses the bytes of the texts that runs train on.
+func (e *Engine) texts(name string) ([]byte, error) {
+	if e.Text == nil {
+		return nil, fmt.Errorf("text %s: none can be opened here", name)
+	}
+	t, err := e.Text(name)
+	return t.Bytes, err
+}
+
 // Make makes the history of a single run.
 func (e *Engine) Make(ctx context.Context, r Run) (*trace.History, error) {
 	return e.make(ctx, &job{run: r})

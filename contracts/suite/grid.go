@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -18,6 +19,10 @@ type Fixture struct {
 	Plans  []string           // a case each; one that changes its plan has Then between them
 	Change func(*spec.Config) // of the preset; nil for none
 	Suffix string             // of the case names, where more than the plan tells a case from others
+	// Epoch, unless 0, is the number of whole steps after which the text begins anew: the
+	// options' text is cut there, with half a step more. Options may make such a run
+	// longer, not shorter.
+	Epoch int
 }
 
 // Level picks the fixtures of a level: few at 1, many from 2 on, and from 3 on also
@@ -31,6 +36,9 @@ func Level(level int, few, many []Fixture, long ...Fixture) []Fixture {
 	}
 	return append(many, long...)
 }
+
+// Epochs are how a case ends that goes on past the end of its text.
+const Epochs = " over an epoch"
 
 // Then stands between the plans of a case that goes on with another plan.
 const Then = " then "
@@ -72,6 +80,12 @@ func (g *Grid) Cases(o Options) []Case {
 		if f.Change != nil {
 			f.Change(&cfg)
 		}
+		if f.Epoch > 0 {
+			cfg.Steps = max(cfg.Steps, f.Steps)
+			if cfg.Text, err = excerpt(o.Text, cfg, f.Epoch); err != nil {
+				return []Case{Broken("options", err)}
+			}
+		}
 		for _, texts := range f.Plans {
 			on, err := g.on(cfg, strings.Split(texts, Then))
 			if err != nil {
@@ -88,6 +102,25 @@ func (g *Grid) Cases(o Options) []Case {
 		}
 	}
 	return out
+}
+
+// excerpt names the beginning of a text that makes so many steps of a configuration
+// and half of another; the whole text where it makes no more.
+func excerpt(t data.Text, cfg spec.Config, steps int) (string, error) {
+	if len(t.Bytes) == 0 {
+		return cfg.Text, nil
+	}
+	need := steps*cfg.Sequences + cfg.Sequences/2
+	cfg.LastStep = data.Drop
+	for n := need * (cfg.Model.SeqLen + 2); ; n *= 2 {
+		set, err := cfg.Set(t.Head(n))
+		switch {
+		case n >= len(t.Bytes) && (err != nil || set.Len() <= need):
+			return cfg.Text, err
+		case err == nil && set.Len() > need:
+			return t.Head(set.End(need)).Name, nil
+		}
+	}
 }
 
 // on is a configuration on plans; nil where it may not run on one of them.

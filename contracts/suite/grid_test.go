@@ -2,6 +2,7 @@ package suite_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
@@ -84,5 +86,41 @@ func TestGridsApplyOptionsAndChanges(t *testing.T) {
 	}
 	if again := g.Cases(suite.Options{Level: 1, Steps: 7}); again[i].Runs[contract.Test].Key != test.Key {
 		t.Error("the same case has another key")
+	}
+}
+
+// TestEpochsEndWithinACase: the text is cut where the steps of an epoch and half a
+// step end, of whatever text, and options make such a case longer, not shorter.
+func TestEpochsEndWithinACase(t *testing.T) {
+	g := grid(false)
+	g.Fixtures = func(int) []suite.Fixture {
+		return []suite.Fixture{{Config: "odd", Steps: 10, Plans: []string{"dp=2"}, Epoch: 7, Suffix: suite.Epochs,
+			Change: func(c *spec.Config) { c.Model.SeqLen = 11 }}}
+	}
+	sparse := data.Text{Name: "sparse", Bytes: []byte(strings.Repeat("ab"+strings.Repeat("\n", 50), 500))}
+	own := data.Text{Name: "own[:3]", Bytes: data.Default().Bytes}
+	for _, text := range []data.Text{data.Default(), own, sparse, data.Default().Head(700)} {
+		for steps, want := range map[int]int{0: 10, 3: 10, 12: 12} {
+			all := g.Cases(suite.Options{Level: 1, Steps: steps, Text: text})
+			if len(all) != 1 || all[0].Runs[contract.Test].Config == nil {
+				t.Fatalf("text %s: cases %+v", text.Name, all)
+			}
+			cfg := all[0].Runs[contract.Test].Config
+			used := text
+			if cfg.Text != text.Name {
+				var err error
+				if used, err = data.Part(cfg.Text, func(string) (data.Text, error) { return text, nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set, err := cfg.Set(used)
+			if err != nil {
+				t.Fatal(err)
+			}
+			short := len(text.Bytes) == 700
+			if cfg.Steps != want || !short && set.Len() != 7*13+6 || set.Steps() >= cfg.Steps || short != (cfg.Text == text.Name) {
+				t.Errorf("%d bytes of %s, steps=%d: %d steps on %s, which has %d sequences", len(text.Bytes), text.Name, steps, cfg.Steps, cfg.Text, set.Len())
+			}
+		}
 	}
 }

@@ -107,4 +107,11 @@ type Mutant struct {
 	Says   string // what is broken, and the public bug it resembles
 	On     string // name of the case it is applied to
 	Break  func(*Case)
+	// Rows are the rows of the catalogue of public bugs that it stands for.
+	Rows []string
+	// At is where the first finding of Clause must be.
+	At Place
+	// Everywhere says that no run escapes the fault: the controls that other
+	// contracts compare the run with have it too.
+	Everywhere bool
 }

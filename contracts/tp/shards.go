@@ -93,6 +93,7 @@ func refusals(p *contract.Pass, r *evidence.Run) {
 func replicated(_ *contract.Pass, c *compare.Comparison) {
 	whole := func(name string) bool { return !c.Split(name) }
 	c.Gradients(whole)
+	c.Scalars(c.LastStage, trace.Loss)
 	c.States(whole)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR, trace.Counter)
 }

@@ -4,6 +4,7 @@ package tp
 
 import (
 	_ "embed" // explain.txt
+
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"

@@ -92,6 +92,15 @@ func imbalance(loads []uint64) float64 {
 	return float64(slices.Max(loads)) * float64(len(loads)) / float64(sum)
 }
 
+// blamed is the first rank that holds what is another's, or the owner where none
+// does.
+func blamed(holders []int, owner int) int {
+	if i := slices.IndexFunc(holders, func(r int) bool { return r != owner }); i >= 0 {
+		return holders[i]
+	}
+	return owner
+}
+
 // checkOwners judges who holds the optimizer state of each parameter.
 func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held holdings, step int) {
 	for _, c := range x.cuts {
@@ -108,7 +117,7 @@ func (x *part) checkOwners(p *contract.Pass, r *evidence.Run, held holdings, ste
 			}
 			// Nobody is a finding only where others show that moments were recorded.
 			if p.Found(len(who) > 0 || x.recorded(r, held, step, what)) && !slices.Equal(who, want) {
-				p.At(want[0], step).Of(c.Name).Report(who, want, "ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want[0])
+				p.At(blamed(who, want[0]), step).Of(c.Name).Report(who, want, "ranks %v hold the state %s, the map gives it to rank %d alone", who, what, want[0])
 			}
 		}
 	}

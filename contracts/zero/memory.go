@@ -35,8 +35,7 @@ func living(p *contract.Pass, r *evidence.Run) {
 
 // beside holds what a rank has beside the state that the stages shard (tables,
 // scratch, exchanges, and whatever else the allocator gave) against the run
-// without sharding, which may have larger micro-batches: a weight that is
-// secretly kept shows here.
+// without sharding: a weight that is secretly kept shows here.
 func beside(p *contract.Pass, r *evidence.Run) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {

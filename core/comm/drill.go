@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -28,6 +29,31 @@ func Drill(ctx context.Context, comms []Communicator, be func(rank int) kernels.
 	}
 	wait.Wait()
 	return slices.Concat(each...)
+}
+
+// DrillMisfit lets the ranks that this process hosts call the operations of a
+// misfit, one each, and gives what they were told, by their order in comms, which
+// are of a world of their own: a group that has failed stays failed. Every rank then
+// closes its end, so that no peer waits for one that was told nothing. A panic of a
+// communicator that serves what does not fit is what its rank was told.
+func DrillMisfit(ctx context.Context, comms []Communicator, be func(rank int) kernels.Backend, m drill.Misfit) []error {
+	errs := make([]error, len(comms))
+	var wait sync.WaitGroup
+	for i, c := range comms {
+		wait.Go(func() {
+			defer c.Close()
+			defer func() {
+				if p := recover(); p != nil {
+					errs[i] = fmt.Errorf("panic: %v", p)
+				}
+			}()
+			rank := c.Ranks()[c.Rank()]
+			r := &driller{ctx: ctx, be: be(rank)}
+			_, errs[i] = r.step(c, m.Calls[rank])
+		})
+	}
+	wait.Wait()
+	return errs
 }
 
 // driller drills one rank.
@@ -98,6 +124,9 @@ func (r *driller) step(c Communicator, rec drill.Record) (kernels.Digest, error)
 	switch rec.Op {
 	case names.OpBarrier:
 		return kernels.Digest{}, c.Barrier(r.ctx)
+	case names.OpSplit: // of a misfit
+		_, err := c.Split(r.ctx, 0, 0)
+		return kernels.Digest{}, err
 	case names.OpAllReduceInt:
 		x := rec.Words()
 		err := c.AllReduceInt(r.ctx, x, rec.Operation())

@@ -3,14 +3,17 @@ package comm_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 const drillSeed = 7
@@ -95,5 +98,46 @@ func TestDrillRecordsSurviveJSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(records, back); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Every rank is refused at once in worlds of all kinds, whatever the algorithm.
+func TestMisfitsAreRefused(t *testing.T) {
+	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
+		for _, size := range []int{2, 3, 4, 5, 17} {
+			for _, m := range drill.Misfits(size) {
+				start := time.Now()
+				errs := comm.DrillMisfit(t.Context(), world(t, size, comm.Options{Algorithm: algo}), host, m)
+				for rank, err := range errs {
+					if !errors.Is(err, comm.ErrMismatch) {
+						t.Errorf("%s of %d, %s: rank %d was told %v", algo, size, m.Name, rank, err)
+					}
+				}
+				if d := time.Since(start); d > 20*time.Second {
+					t.Errorf("%s of %d, %s: took %v", algo, size, m.Name, d)
+				}
+			}
+		}
+	}
+}
+
+// panicking is a communicator that does not survive an all-gather.
+type panicking struct{ comm.Communicator }
+
+func (panicking) AllGather(context.Context, kernels.Tensor, kernels.Tensor, []int) error {
+	panic("served")
+}
+
+// A panic is what a rank was told, which is not that the calls do not fit.
+func TestMisfitsSurvivePanics(t *testing.T) {
+	for _, m := range drill.Misfits(3) {
+		if m.Calls[0].Op != names.OpAllGather {
+			continue
+		}
+		comms := world(t, 3, comm.Options{})
+		comms[0] = panicking{comms[0]}
+		if err := comm.DrillMisfit(t.Context(), comms, host, m)[0]; err == nil || err.Error() != "panic: served" {
+			t.Errorf("%s: rank 0 was told %v", m.Name, err)
+		}
 	}
 }

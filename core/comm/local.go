@@ -24,6 +24,9 @@ type Options struct {
 	// Deadline bounds how long an operation waits for a peer; 0 is
 	// DefaultDeadline.
 	Deadline time.Duration
+	// Turns, where not nil, decides which rank goes on when; none waits longer than
+	// others need then, whatever the deadline.
+	Turns Turns
 }
 
 // check fills defaults and refuses what has no meaning.
@@ -129,6 +132,11 @@ func (a *alarm) stop() { a.timer.Stop() }
 // wait blocks until ready gives its value. Otherwise it returns what ended the
 // wait: the context's cause, ErrDeadline, or errWorldFailed.
 func (w *world) wait(ctx context.Context, a *alarm, ready <-chan struct{}) error {
+	if w.opts.Turns != nil {
+		if err := w.await(ctx, ready); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-ready:
 		return nil
@@ -148,9 +156,27 @@ func (w *world) wait(ctx context.Context, a *alarm, ready <-chan struct{}) error
 	}
 }
 
+// await gives the turn to others until one of the things that wait waits for is
+// there: who is woken has its value already, so that nothing blocks after it.
+func (w *world) await(ctx context.Context, ready <-chan struct{}) error {
+	return w.opts.Turns.Await(ForPeers, func() bool {
+		select {
+		case <-w.failed:
+			return true
+		default:
+			return len(ready) > 0 || ctx.Err() != nil
+		}
+	})
+}
+
 // settle waits for ready like wait, but neither the context nor a failure
 // elsewhere ends it: a peer is at work on this rank's buffers and will finish.
 func (w *world) settle(a *alarm, ready <-chan struct{}) error {
+	if t := w.opts.Turns; t != nil {
+		if err := t.Await(ForPeers, func() bool { return len(ready) > 0 }); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-ready:
 		return nil

@@ -3,6 +3,8 @@ package comm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 )
@@ -19,8 +21,9 @@ type Queue struct {
 	// over, when it was: the evidence that work was issued beside a computation.
 	Submitted func(Label)
 
-	ctx  context.Context
-	done chan struct{} // closed when the goroutine has ended
+	ctx   context.Context
+	turns Turns         // nil: Go decides
+	done  chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
 	change sync.Cond // tasks, busy, closed or err changed
@@ -28,7 +31,11 @@ type Queue struct {
 	taken  int // tasks[:taken] have been taken
 	busy   bool
 	closed bool
+	ended  bool // the goroutine takes no more
 	err    error
+
+	given, run Ticket   // how many were submitted, and ran
+	moments    []Moment // at the end of each that ran, where turns knows
 
 	labels Labels // of what the queue's goroutine runs
 }
@@ -38,32 +45,47 @@ type task struct {
 	f        func(context.Context) error
 	label    Label
 	labelled bool
+	from     Moment // of Submit
 }
+
+// Ticket is the number of a submitted function, from 1.
+type Ticket uint64
 
 // errNoReturn is of a function that ended its goroutine.
 var errNoReturn = errors.New("queued function did not return")
 
 // NewQueue starts a queue whose functions get ctx: once it ends, their
 // operations fail, on all ranks. Close ends the queue's goroutine.
-func NewQueue(ctx context.Context) *Queue {
-	q := &Queue{ctx: ctx, done: make(chan struct{})}
+func NewQueue(ctx context.Context) *Queue { return NewQueueIn(ctx, nil) }
+
+// NewQueueIn is NewQueue where turns decide when the queue's goroutine goes on.
+func NewQueueIn(ctx context.Context, turns Turns) *Queue {
+	q := &Queue{ctx: ctx, turns: turns, done: make(chan struct{})}
 	q.change.L = &q.mu
-	go q.run()
+	if turns == nil {
+		go q.work()
+	} else {
+		turns.Go("queue", q.work)
+	}
 	return q
 }
 
 // Submit adds f and returns at once. What f reads and writes must stay
-// untouched until Wait returns.
-func (q *Queue) Submit(f func(context.Context) error) { q.submit(task{f: f}) }
+// untouched until Wait, or WaitFor of the ticket, returns.
+func (q *Queue) Submit(f func(context.Context) error) Ticket { return q.submit(task{f: f}) }
 
-func (q *Queue) submit(t task) {
+func (q *Queue) submit(t task) Ticket {
+	if q.turns != nil {
+		t.from = q.turns.Release()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		q.fail(ErrQueueClosed)
 	}
+	q.given++
 	if q.err != nil {
-		return
+		return q.given
 	}
 	if q.taken > 0 && len(q.tasks) == cap(q.tasks) { // make room at the end
 		q.tasks = slices.Delete(q.tasks, 0, q.taken)
@@ -71,15 +93,16 @@ func (q *Queue) submit(t task) {
 	}
 	q.tasks = append(q.tasks, t)
 	q.change.Broadcast()
+	return q.given
 }
 
 // SubmitFor is Submit of work described by l, which f's operations are recorded
 // under.
-func (q *Queue) SubmitFor(l Label, f func(context.Context) error) {
+func (q *Queue) SubmitFor(l Label, f func(context.Context) error) Ticket {
 	if q.Submitted != nil {
 		q.Submitted(l)
 	}
-	q.submit(task{f, l, true})
+	return q.submit(task{f: f, label: l, labelled: true})
 }
 
 // Wait blocks until all submitted functions have run, or been dropped, and
@@ -87,10 +110,65 @@ func (q *Queue) SubmitFor(l Label, f func(context.Context) error) {
 func (q *Queue) Wait() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.busy || len(q.tasks) > q.taken {
+	if err := q.block(ForQueue, (*Queue).idle, 0); err != nil {
+		return err
+	}
+	q.acquire(q.run)
+	return q.err
+}
+
+// WaitFor is Wait for one function and those before it.
+func (q *Queue) WaitFor(t Ticket) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.block(ForQueue, (*Queue).past, t); err != nil {
+		return err
+	}
+	q.acquire(min(t, q.run))
+	return q.err
+}
+
+// idle reports whether nothing runs or waits to. The caller holds mu, as for all
+// that block waits for.
+func (q *Queue) idle(Ticket) bool { return !q.busy && len(q.tasks) == q.taken }
+
+// past reports whether a function has run, or never will.
+func (q *Queue) past(t Ticket) bool { return q.run >= t || q.err != nil && q.idle(t) }
+
+// called reports whether there is something to do for the queue's goroutine.
+func (q *Queue) called(Ticket) bool { return q.taken < len(q.tasks) || q.closed }
+
+// over reports whether the queue's goroutine takes no more.
+func (q *Queue) over(Ticket) bool { return q.ended }
+
+// block waits until ready. The caller holds mu, which is free meanwhile. An error
+// means that no goroutine of the run can go on.
+func (q *Queue) block(what Wait, ready func(*Queue, Ticket) bool, t Ticket) error {
+	if q.turns != nil {
+		return q.await(what, ready, t)
+	}
+	for !ready(q, t) {
 		q.change.Wait()
 	}
-	return q.err
+	return nil
+}
+
+// await is block where turns decide.
+func (q *Queue) await(what Wait, ready func(*Queue, Ticket) bool, t Ticket) error {
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	return q.turns.Await(what, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return ready(q, t)
+	})
+}
+
+// acquire puts what the first n functions did before what the caller does next.
+func (q *Queue) acquire(n Ticket) {
+	if q.turns != nil && n > 0 {
+		q.turns.Acquire(q.moments[n-1])
+	}
 }
 
 // Close is Wait, after which the queue takes no more functions and its
@@ -99,7 +177,11 @@ func (q *Queue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.change.Broadcast()
+	err := q.block(ForQueue, (*Queue).over, 0)
 	q.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	<-q.done
 	return q.Wait()
 }
@@ -111,9 +193,10 @@ func (q *Queue) fail(err error) {
 	}
 }
 
-// run takes functions until the queue is closed and empty.
-func (q *Queue) run() {
+// work takes functions until the queue is closed and empty.
+func (q *Queue) work() {
 	defer close(q.done)
+	defer q.end()
 	for {
 		t, ok := q.next()
 		if !ok {
@@ -121,6 +204,14 @@ func (q *Queue) run() {
 		}
 		q.call(t)
 	}
+}
+
+// end says that the queue's goroutine takes no more.
+func (q *Queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.change.Broadcast()
 }
 
 // drop forgets the functions that have not run. The caller holds mu.
@@ -146,18 +237,20 @@ func (q *Queue) next() (t task, ok bool) {
 			q.busy = true
 			return t, true
 		}
-		if q.closed {
+		if q.closed || q.block(ForWork, (*Queue).called, 0) != nil {
 			return t, false
 		}
-		q.change.Wait()
 	}
 }
 
-// call runs a function and keeps its error; one that ends its goroutine is one
-// too.
+// call runs a function and keeps its error; a panic is one, and so is a function
+// that ends its goroutine.
 func (q *Queue) call(t task) {
 	err := errNoReturn
 	defer func() {
+		if p := recover(); p != nil { // a shape that a hook made impossible
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if err != nil {
@@ -165,9 +258,16 @@ func (q *Queue) call(t task) {
 			q.drop()
 		}
 		q.busy = false
+		q.run++
+		if q.turns != nil {
+			q.moments = append(q.moments, q.turns.Release())
+		}
 		q.change.Broadcast()
 	}()
 	ctx := q.ctx
+	if q.turns != nil {
+		q.turns.Acquire(t.from)
+	}
 	if t.labelled {
 		ctx = q.labels.On(ctx, t.label)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -84,6 +85,17 @@ func TestQueueSurvivesAGoroutineThatEnds(t *testing.T) {
 	}
 }
 
+func TestQueueSurvivesAPanic(t *testing.T) {
+	q := comm.NewQueue(t.Context())
+	q.Submit(func(context.Context) error { panic("impossible shape") })
+	q.Submit(func(context.Context) error { t.Error("ran"); return nil })
+	for _, err := range []error{q.Wait(), q.Close()} {
+		if err == nil || !strings.Contains(err.Error(), "impossible shape") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 func TestQueuePassesItsContext(t *testing.T) {
 	type key struct{}
 	q := comm.NewQueue(context.WithValue(t.Context(), key{}, 7))
@@ -91,5 +103,23 @@ func TestQueuePassesItsContext(t *testing.T) {
 	q.Submit(func(ctx context.Context) error { got = ctx.Value(key{}); return nil })
 	if err := q.Close(); err != nil || got != 7 {
 		t.Errorf("value %v, error %v", got, err)
+	}
+}
+
+func TestQueueWaitsForOneFunction(t *testing.T) {
+	q := comm.NewQueue(t.Context())
+	defer q.Close()
+	ran, stop := 0, make(chan struct{})
+	q.Submit(func(context.Context) error { ran++; return nil })
+	second := q.Submit(func(context.Context) error { ran++; return nil })
+	q.Submit(func(context.Context) error { <-stop; return nil })
+	if err := q.WaitFor(second); err != nil || ran != 2 {
+		t.Errorf("%d functions ran: %v", ran, err)
+	}
+	close(stop)
+	first := errors.New("first")
+	q.Submit(func(context.Context) error { return first })
+	if err := q.WaitFor(q.Submit(func(context.Context) error { ran++; return nil })); err != first || ran != 2 {
+		t.Errorf("WaitFor a function that was dropped: %v, want %v; %d ran", err, first, ran)
 	}
 }

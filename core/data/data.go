@@ -183,6 +183,16 @@ func (s *Set) Options() Options { return s.o }
 // out.
 func (s *Set) Len() int { return len(s.pieces) }
 
+// End is the offset in the text behind the last byte that the first n sequences
+// predict: the beginning of that length makes exactly these sequences.
+func (s *Set) End(n int) int {
+	if n <= 0 {
+		return 0
+	}
+	p := s.pieces[min(n, len(s.pieces))-1]
+	return p.lo + p.n + 1
+}
+
 // Steps is the number of steps of an epoch, at least 1.
 func (s *Set) Steps() int { return s.steps }
 

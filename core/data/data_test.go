@@ -381,3 +381,43 @@ func FuzzNew(f *testing.F) {
 		checkLaws(t, s)
 	})
 }
+
+// TestBeginnings: the beginning that ends with the n-th sequence makes exactly the
+// first n, and its name finds it again.
+func TestBeginnings(t *testing.T) {
+	text := Default()
+	o := Options{SeqLen: 11, PerStep: 3, Vocab: 256}
+	whole, err := New(text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{3, 4, 50, whole.Len() - 1, whole.Len()} {
+		head := text.Head(whole.End(n))
+		set, err := New(head, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set.Len() != n {
+			t.Errorf("%s: %d sequences, want %d", head.Name, set.Len(), n)
+		}
+		last := (n/3 - 1)
+		if diff := cmp.Diff(whole.Step(last), set.Step(last)); diff != "" {
+			t.Errorf("%s: step %d (-whole +head):\n%s", head.Name, last, diff)
+		}
+		again, err := Part(head.Name, func(name string) (Text, error) { return Default(), nil })
+		if n < whole.Len() && (err != nil || again.Name != head.Name || again.Hash() != head.Hash()) {
+			t.Errorf("%s is not found by its name: %v", head.Name, err)
+		}
+	}
+	if whole.End(0) != 0 || text.Head(len(text.Bytes)).Name != text.Name {
+		t.Error("no sequences need a byte, or the whole text is called a part")
+	}
+	for _, name := range []string{"", "default", "[:5]", "a[:]", "a[:0]", "a[:-1]", "a[:05]", "a[:5", "a[5]", "a[:5]b"} {
+		if whole, n, ok := Beginning(name); ok {
+			t.Errorf("%q is taken for %d bytes of %q", name, n, whole)
+		}
+	}
+	if _, err := Part("x[:9]", func(string) (Text, error) { return Text{Bytes: []byte("12345678")}, nil }); err == nil {
+		t.Error("9 bytes of a text of 8 are accepted")
+	}
+}

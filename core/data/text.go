@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 )
 
 //go:embed text/default.txt
@@ -30,6 +32,42 @@ func Default() Text { return Text{Name: "default", Bytes: []byte(defaultText)} }
 func (t Text) Hash() string {
 	h := sha256.Sum256(t.Bytes)
 	return hex.EncodeToString(h[:])
+}
+
+// Head is the beginning of a text, of at most n bytes, with a name that Beginning
+// takes apart: "default[:5000]".
+func (t Text) Head(n int) Text {
+	if n >= len(t.Bytes) {
+		return t
+	}
+	n = max(n, 0)
+	return Text{Name: fmt.Sprintf("%s[:%d]", t.Name, n), Bytes: t.Bytes[:n:n]}
+}
+
+// Beginning takes the name of the beginning of a text apart: the name of the whole
+// text and how many of its bytes there are; ok is false for other names.
+func Beginning(name string) (whole string, n int, ok bool) {
+	i := strings.LastIndex(name, "[:")
+	if i <= 0 || !strings.HasSuffix(name, "]") {
+		return "", 0, false
+	}
+	digits := name[i+2 : len(name)-1]
+	n, err := strconv.Atoi(digits)
+	return name[:i], n, err == nil && n > 0 && strconv.Itoa(n) == digits
+}
+
+// Part opens the text of a name that Beginning takes apart, given how whole texts
+// are opened. It refuses a whole that is shorter.
+func Part(name string, open func(name string) (Text, error)) (Text, error) {
+	whole, n, _ := Beginning(name)
+	t, err := open(whole)
+	if err == nil && len(t.Bytes) < n {
+		err = fmt.Errorf("training text %q: the whole has %d bytes: must have at least %d", name, len(t.Bytes), n)
+	}
+	if err != nil {
+		return Text{}, err
+	}
+	return Text{Name: name, Bytes: t.Bytes[:n:n]}, nil
 }
 
 // Load reads a regular, non-empty file of at most 1 GiB; the name of the text

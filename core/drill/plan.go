@@ -89,12 +89,22 @@ func (c Cut) Group(ranks []int, rank int) []int {
 // Iterations is how often a level repeats the whole list, with new inputs.
 func Iterations(level int) int { return [...]int{1, 3, 10}[min(max(level, 0), 2)] }
 
+// long is longer than a buffer of 4096 elements through which vectors may pass.
+const long = 4097
+
+// wide is the size of groups from which the lowest level takes fewer sizes: there
+// are many ranks, roots and pairs in them.
+const wide = 9
+
 // counts are the sizes of a level in a group of n: empty, one, around n, not
 // divisible, and, in the first iteration, long.
 func counts(n, level, iteration int) []int {
+	if level <= 0 && n >= wide {
+		return []int{0, n - 1, n + 1}
+	}
 	c := []int{0, 1, n - 1, n, n + 1, 3*n + 2, 67}
 	if level >= 1 {
-		c = append(c, 1000, 4097)
+		c = append(c, 1000, long)
 	}
 	if level >= 2 && iteration == 0 {
 		c = append(c, 65537, 1<<18+3)
@@ -146,6 +156,10 @@ func Steps(group []int, rank int, seed uint64, iteration, level int) []Record {
 		p.reductions(n)
 		p.moves(n)
 		p.others(n)
+	}
+	p.pairs(3*len(group) + 2)
+	if level <= 0 {
+		p.long()
 	}
 	return p.steps
 }
@@ -219,6 +233,37 @@ func (p *planner) moves(n int) {
 	}
 }
 
+// pairs are messages of n elements both ways between all ranks that moves takes for
+// no neighbours.
+func (p *planner) pairs(n int) {
+	group := p.base.Group
+	for i, a := range group {
+		for j := i + 2; j < len(group) && j-i < len(group)-1; j++ {
+			p.message(a, group[j], n)
+			p.message(group[j], a, n)
+		}
+	}
+}
+
+// long has long vectors once in every operation on tensors, for levels whose sizes
+// are all short.
+func (p *planner) long() {
+	group := p.base.Group
+	first, last := group[0], group[len(group)-1]
+	if first != 0 || last == 0 || last != len(group)-1 { // one world is enough
+		return
+	}
+	p.add(true, func(r *Record) { r.Op, r.Count, r.InPlace = names.OpAllReduce, long, true })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Input, r.InPlace = names.OpAllReduce, long, Order, true })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Input = names.OpReduceScatter, long, Order })
+	p.add(true, func(r *Record) {
+		r.Op, r.Count, r.Bounds = names.OpReduceScatter, long, lopsided(long, len(group))
+	})
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGather, long })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, long, last, true })
+	p.message(last, first, long)
+}
+
 // message is one message; both sides have one seed.
 func (p *planner) message(from, to, n int) {
 	me := p.base.Rank
@@ -235,6 +280,6 @@ func (p *planner) others(n int) {
 	for _, op := range []kernels.Op{kernels.Sum, kernels.Max} {
 		p.add(true, func(r *Record) { r.Op, r.Count, r.Reduction = names.OpAllReduceInt, n, op.String() })
 	}
-	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGatherBytes, min(n, 4097) })
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGatherBytes, min(n, long) })
 	p.add(true, func(r *Record) { r.Op = names.OpBarrier })
 }

@@ -75,7 +75,7 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 
 // Open makes the communicators of a world, by rank. Nothing decorates them.
 func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
-	o.Deadline = cmp.Or(p.Deadline, o.Deadline)
+	o.Deadline, o.Turns = cmp.Or(p.Deadline, o.Deadline), p.Turns
 	return p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
 }
 
@@ -108,7 +108,7 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 		comms[r] = comm.Recorded(c, func(rec comm.Record) { out.Logs[r].Record(train.Observe(rec)) })
 	}
 	losses := make([][]float64, len(comms))
-	err = each(ctx, comms, func(ctx context.Context, rank int) (err error) {
+	err = each(ctx, parts.Turns, comms, func(ctx context.Context, rank int) (err error) {
 		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
 		return err
 	})
@@ -120,20 +120,25 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 
 // each runs every rank on a goroutine and gives the first failure, which ends
 // the context of all.
-func each(ctx context.Context, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
+func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var wg sync.WaitGroup
 	var once sync.Once
 	var first error
-	for r, c := range comms {
-		wg.Go(func() {
-			defer c.Close()
-			if err := run(ctx, r); err != nil {
-				once.Do(func() { first = fmt.Errorf("rank %d: %w", r, err) })
-				cancel(first)
-			}
-		})
+	rank := func(r int) {
+		defer comms[r].Close()
+		if err := run(ctx, r); err != nil {
+			once.Do(func() { first = fmt.Errorf("rank %d: %w", r, err) })
+			cancel(first)
+		}
+	}
+	if turns != nil {
+		turns.Run(len(comms), rank)
+		return first
+	}
+	var wg sync.WaitGroup
+	for r := range comms {
+		wg.Go(func() { rank(r) })
 	}
 	wg.Wait()
 	return first

@@ -82,6 +82,9 @@ func (m *Model) NewActs(mem kernels.Memory, seqs int) (*Acts, error) {
 	return a, nil
 }
 
+// Memory is all that the activations lie in.
+func (a *Acts) Memory() kernels.Tensor { return kernels.Flat(a.buf) }
+
 // FreeActs gives the memory back.
 func (m *Model) FreeActs(a *Acts) { m.be.Free(a.buf) }
 

@@ -118,14 +118,15 @@ func (c *Config) Params() int64 {
 }
 
 // configs are the named configurations: the fixtures nano and odd, 5M, and the
-// table of published shapes (Llama 2, Mistral, Qwen2, Qwen3, Qwen3.5).
+// table of published shapes (Llama 2, Mistral, Qwen2, Qwen3, Qwen3.5). No field
+// of odd is a default or nano's, so that a constant in its place shows.
 func configs() []Config {
 	g := func(t, d int) Groups { return Groups{Tensor: t, Data: d} }
 	return []Config{
 		{Name: "nano", Vocab: 256, Hidden: 32, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 8, Intermediate: 64, SeqLen: 32,
 			InitStd: 0.1, Groups: g(4, 8)},
 		{Name: "odd", Vocab: 258, Hidden: 35, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 10, Intermediate: 92, SeqLen: 45,
-			Tied: true, QKVBias: true, InitStd: 0.1, InitBias: 0.1, Groups: g(4, 4)},
+			Tied: true, QKVBias: true, NormEps: 1e-3, RopeTheta: 500, InitStd: 0.12, InitBias: 0.08, Groups: g(4, 4)},
 		{Name: "tiny", Vocab: 1000, Hidden: 64, Layers: 2, Heads: 2, KVHeads: 2, HeadDim: 32, Intermediate: 256, SeqLen: 64, Groups: g(2, 4)},
 		{Name: "5M", Vocab: 4096, Hidden: 256, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 32, Intermediate: 768, SeqLen: 128, Groups: g(4, 8)},
 		{Name: "50M", Vocab: 32768, Hidden: 512, Layers: 12, Heads: 8, KVHeads: 2, HeadDim: 64, Intermediate: 2048, SeqLen: 512, Groups: g(4, 8)},

@@ -5,6 +5,8 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // MicroBatch is one micro-batch of a rank's step, in the order of its backward
@@ -20,6 +22,20 @@ type MicroBatch struct {
 	Present bool
 	// EndsWorker marks the worker's last micro-batch, EndsStep the rank's.
 	EndsWorker, EndsStep bool
+}
+
+// Digest is that of the tokens and targets, as integers (package trace).
+func (mb *MicroBatch) Digest() (d kernels.Digest) {
+	add := func(tensor string, x []int32) {
+		id := kernels.TensorID(tensor)
+		for i, v := range x {
+			a, b := kernels.Mix(id, uint64(i), uint64(uint32(v)))
+			d.A, d.B = d.A+a, d.B+b
+		}
+	}
+	add(trace.Tokens, mb.Batch.Tokens)
+	add(trace.Targets, mb.Batch.Targets)
+	return d
 }
 
 // Cutter cuts a data-parallel rank's share of every step into micro-batches, in

@@ -30,9 +30,8 @@ type gather struct {
 // gathered is the state of one unit.
 type gathered struct {
 	buf     kernels.Tensor // absent while the unit is sharded
-	waiting bool           // gather is under way: done has not given its value
-	done    chan struct{}  // gives a value when the gather has ended
-	err     error          // read after done
+	waiting bool           // gather is under way, as ticket says
+	ticket  comm.Ticket
 	uses    int
 	gather  func(context.Context) error
 }
@@ -43,12 +42,7 @@ func newGather(s *sharded) (*gather, error) {
 		order: map[model.Phase][]int{model.Forward: s.layout.Order(model.Forward), model.Backward: s.layout.Order(model.Backward)}}
 	for u := range g.units {
 		st := &g.units[u]
-		st.done = make(chan struct{}, 1)
-		st.gather = func(ctx context.Context) error {
-			defer func() { st.done <- struct{}{} }()
-			st.err = g.collect(ctx, u, st.buf)
-			return st.err
-		}
+		st.gather = func(ctx context.Context) error { return g.collect(ctx, u, st.buf) }
 	}
 	return g, err
 }
@@ -81,7 +75,7 @@ func (g *gather) next(u int, ph model.Phase) (n int, ok bool) {
 }
 
 // acquire makes unit u's weights usable and starts to gather the next unit's.
-func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
+func (g *gather) acquire(u int, ph model.Phase) error {
 	src := g.s.layout.Source(u)
 	if err := g.start(src); err != nil {
 		return err
@@ -93,15 +87,10 @@ func (g *gather) acquire(ctx context.Context, u int, ph model.Phase) error {
 	}
 	st := &g.units[src]
 	if st.waiting {
-		select {
-		case <-st.done:
-			st.waiting = false
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := g.s.Queue.WaitFor(st.ticket); err != nil {
+			return fmt.Errorf("gather of unit %s: %w", g.s.layout.Units[src].Name, err)
 		}
-	}
-	if st.err != nil {
-		return fmt.Errorf("gather of unit %s: %w", g.s.layout.Units[src].Name, st.err)
+		st.waiting = false
 	}
 	st.uses++
 	g.s.Model.BindWeights(src, st.buf)
@@ -137,7 +126,7 @@ func (g *gather) start(u int) error {
 	}
 	st.buf, st.waiting = buf, true
 	g.record(names.Gather, u)
-	g.s.Queue.Submit(st.gather)
+	st.ticket = g.s.Queue.Submit(st.gather)
 	return nil
 }
 

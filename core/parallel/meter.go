@@ -12,6 +12,8 @@ import (
 // allocation of the rank goes through it, by Alloc, Borrow or a backend from For.
 type Meter struct {
 	Backend kernels.Backend
+	// Released, where not nil, is told what Return is given, before another Borrow.
+	Released func(kernels.Tensor)
 
 	mu         sync.Mutex
 	what       map[kernels.Buffer]use
@@ -104,6 +106,9 @@ func (m *Meter) lendable() (buf kernels.Buffer) {
 
 // Return gives what Borrow gave back, for the next Borrow.
 func (m *Meter) Return(t kernels.Tensor) {
+	if m.Released != nil {
+		m.Released(t)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.what[t.Buf]

@@ -118,7 +118,7 @@ func (s *sharded) EndWorker(ctx context.Context, mb *MicroBatch) error {
 
 func (s *sharded) Before(ctx context.Context, u int, ph model.Phase) error {
 	if s.gather != nil {
-		if err := s.gather.acquire(ctx, u, ph); err != nil {
+		if err := s.gather.acquire(u, ph); err != nil {
 			return err
 		}
 	}

@@ -189,7 +189,7 @@ func schema(t *testing.T) []byte {
 	defs := object{
 		{"header", object{{"description", "the first line of a rank's history"}, {"type", "object"},
 			{"required", []string{"schema", "arithmetic", "rank", "world", "plan", "model", "backend"}}, {"additionalProperties", false}, {"properties", header}}},
-		{"spec", object{{"description", "what was run: a training run of lockstep, a drill of communicators, or what a recorder saw of another trainer"},
+		{"spec", object{{"description", "what was run: a training run of lockstep, a drill of communicators or kernels, or what a recorder saw of another trainer"},
 			{"type", "object"}, {"minProperties", 1}, {"maxProperties", 1}, {"additionalProperties", false},
 			{"properties", object{{"lockstep", one}, {"drill", one}, {"observed", one}}}}},
 		{"count", object{{"type", "integer"}, {"minimum", 0}, {"maximum", json.Number("9223372036854775807")}}},

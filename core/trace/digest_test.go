@@ -169,6 +169,28 @@ func TestDigestVectorsFromTheDocument(t *testing.T) {
 	}
 }
 
+// TestDigestOfIntegers: what the package comment says of the digest of a data
+// event, in integers of any size, against the multiplications of package kernels.
+func TestDigestOfIntegers(t *testing.T) {
+	var got kernels.Digest
+	want := [3]*big.Int{new(big.Int), new(big.Int), new(big.Int)}
+	for _, x := range []struct {
+		tensor string
+		values []int32
+	}{{Tokens, []int32{0, 255, 65536}}, {Targets, []int32{255, -1, 0x7fc00001}}} {
+		for i, v := range x.values {
+			a, b := kernels.Mix(kernels.TensorID(x.tensor), uint64(i), uint64(uint32(v)))
+			got.Add(kernels.Digest{A: a, B: b})
+			bits := new(big.Int).And(big.NewInt(int64(v)), big.NewInt(0xffffffff)) // two's complement
+			c, d := documentMix(documentID(x.tensor), big.NewInt(int64(i)), bits)
+			want[0], want[1] = wrap(want[0].Add(want[0], c)), wrap(want[1].Add(want[1], d))
+		}
+	}
+	if text, _ := got.MarshalText(); string(text) != documentText(want) {
+		t.Errorf("%s, want %s", text, documentText(want))
+	}
+}
+
 func number(t *testing.T, hex string) *big.Int {
 	t.Helper()
 	x, ok := new(big.Int).SetString(hex, 16)

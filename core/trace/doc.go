@@ -44,16 +44,17 @@
 //	         step from -1
 //	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
 //	         all-gather-bytes, split
-//	data     per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens
-//	         may have worker, micro, ids, count
+//	data     per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens, Digest of
+//	         the tokens and targets as integers
+//	         may have worker, micro, ids, count, digest
 //	tokens   Count valid tokens of the global batch, as agreed by all ranks
 //	         may have count
 //	phase    the pass of Worker's Micro is done with Unit on this rank
 //	         needs what, unit; may have worker, micro
 //	         what: forward, backward
 //	tap      an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of
-//	         micro-batch Micro
-//	         needs what, unit, tensor, digest; may have micro, lo, hi, count
+//	         micro-batch Micro; Data its rows where the run captured them
+//	         needs what, unit, tensor, digest; may have micro, lo, hi, count, data
 //	         what: forward, backward
 //	message  what crossed boundary Seq between pipeline stages, as either side has it: Lo rows, Hi columns,
 //	         Count elements; Peer the other stage
@@ -93,13 +94,52 @@
 //	         needs tensor; may have unit, ranges, count, once
 //	drill    of a drill of communicators: one operation in a group of Ranks and the Digest of its result;
 //	         Text the error it ended with
-//	         needs op; may have what, ranks, count, digest, text
-//	          what mismatch     the ranks' operations did not fit
+//	         needs op; may have what, unit, ranks, count, digest, text
+//	          what mismatch     the ranks' operations did not fit: Unit says in what
 //	         op: all-reduce, reduce-scatter, all-gather, broadcast, send, recv, barrier, all-reduce-int,
 //	         all-gather-bytes, split
 //	refusal  a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it
 //	         was not
 //	         may have what, unit, text
+//	kernel   of a drill of kernels: Unit, a case of kernel Op, was run and Count elements were compared with
+//	         package ref's, which have the Digest; Tensor is the first that differs, with bits Got and not
+//	         Want; Text what is wrong
+//	         needs op, unit, what; may have tensor, count, digest, got, want, text
+//	          what same         all is as it must be
+//	          what output       an element that the kernel sets has other bits
+//	          what input        an operand that is only read was changed
+//	          what guard        memory beside the operands, or between their rows, was changed
+//	          what returned     what the kernel gives beside tensors is wrong
+//	          what failed       a panic, an error, or a demand that is not met
+//	         op: Memory, Misuse, AdamW, Add, AddBias, Attention, AttentionGrad, ColumnSum, Copy,
+//	         CrossEntropy, Embedding, EmbeddingGrad, Fill, Hash, HashChanged, LogitsExpSum, LogitsMax,
+//	         MatMulNN, MatMulNT, MatMulTN, RMSNorm, RMSNormGrad, Reduce, Residual, Rope, SGD, Scale,
+//	         SumSquares, SwiGLU, SwiGLUGrad
+//	routine  of a drill of kernels: routine Unit of the backend has run Count times since that was opened;
+//	         without Unit: how many routines it lists
+//	         needs what; may have unit, count
+//	          what before       the first case
+//	          what after        the last case
+//	          what idle         again after the last case, while nothing ran
+//	stored   Count elements of parameter Tensor in the checkpoint that was stored after the step, as another
+//	         reader found them in its files
+//	         needs what, tensor, digest; may have count
+//	         what: weight, m, v, momentum
+//	file     a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text
+//	         needs unit; may have bytes, text
+//	turns    of a run whose goroutines take turns, after its end: the schedule (What, and Seq of a seed),
+//	         Count turns of this rank's goroutines, Index uses of memory that were checked, and the Digest
+//	         of the order of all turns
+//	         needs what, digest; may have seq, count, index; step from -1
+//	         what: seed, lowest rank first, highest rank first, one after the other, reductions late,
+//	         reductions at once
+//	hazard   of such a run, after turns: Text says what a schedule shows; Unit what is moved meanwhile, Step
+//	         that of the rank's last operation
+//	         needs what, text; may have unit; step from -1
+//	          what unordered    two uses of memory, one of which writes, of which neither comes before the
+//	                            other
+//	          what released     a use of memory that was given up and not written since
+//	          what deadlock     no goroutine can go on
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //
@@ -133,4 +173,11 @@
 // by member, to that of the whole. As text a digest is A, then B, as 16 lower-case
 // hexadecimal digits each, followed by "!" and NonFinite in decimal where that is
 // not 0. testdata/digest-vectors.json has examples of every step.
+//
+// The digest of a data event is of two tensors together, named tokens and
+// targets: matrices with a row for every sequence of the micro-batch, in its
+// order, and a column for every position, of a sequence's padding too. Their
+// elements are integers, whose bits are those of a 32-bit two's complement; a
+// position that predicts nothing has the target -1. No rule about NaN applies to
+// them, and NonFinite is 0.
 package trace

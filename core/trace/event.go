@@ -31,6 +31,12 @@ const (
 	KindLive    Kind = "live"
 	KindResume  Kind = "resume"
 	KindRefusal Kind = "refusal"
+	KindKernel  Kind = "kernel"
+	KindRoutine Kind = "routine"
+	KindStored  Kind = "stored"
+	KindFile    Kind = "file"
+	KindTurns   Kind = "turns"
+	KindHazard  Kind = "hazard"
 	KindEnd     Kind = "end"
 )
 
@@ -50,6 +56,29 @@ const (
 	Coef       = "coef"
 	LR         = "lr"
 	Counter    = "counter"
+	Unordered  = "unordered"
+	Released   = "released"
+	Deadlock   = "deadlock"
+)
+
+// Values of What of a drill of kernels: what a case found, and when routines were
+// counted.
+const (
+	Same     = "same"
+	Output   = "output"
+	Input    = "input"
+	Guard    = "guard"
+	Returned = "returned"
+	Failed   = "failed"
+	Before   = "before"
+	After    = "after"
+	Idle     = "idle"
+)
+
+// The two tensors that the digest of a data event is about.
+const (
+	Tokens  = "tokens"
+	Targets = "targets"
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms
@@ -94,7 +123,8 @@ type Event struct {
 	Got   uint32 `json:"got,omitempty"`
 	Want  uint32 `json:"want,omitempty"`
 	Text  string `json:"text,omitempty"`
-	// Data holds the elements that a digest covers, where the run captured them.
+	// Data holds the elements that a digest covers, where the run captured them; of
+	// a tap row by row, Hi-Lo columns each.
 	Data Floats `json:"data,omitempty"`
 }
 

@@ -43,8 +43,14 @@ func samples() []Event {
 					to.Field(i).Set(from.Field(i))
 				}
 			}
+			if f.Kind == KindTap && e.Data != nil {
+				e.Hi = e.Lo + 1 // rows of one column
+			}
 			if f.What != nil && e.What != "" {
 				e.What = f.What[len(f.What)-1].Name
+			}
+			if e.Op != "" && !slices.Contains(f.Op, e.Op) {
+				e.Op = f.Op[0]
 			}
 			if e.Digest != nil && e.Count == 0 {
 				e.Digest = &kernels.Digest{A: 1}

@@ -1,6 +1,11 @@
 package trace
 
-import "github.com/lockstep-ml/lockstep/core/names"
+import (
+	"reflect"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // Form is what the events of one kind look like. The forms are the format: Read
 // refuses an event that breaks its form, and the package comment and the JSON
@@ -64,14 +69,14 @@ func passes() []Value { return []Value{{Forward, ""}, {Backward, ""}} }
 // during are the kinds of a step.
 func during() []Form {
 	return []Form{
-		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens",
-			May: []string{"worker", "micro", "ids", "count"}},
+		{Kind: KindData, Says: "per Worker and Micro: IDs of the sequences, -1 for padding, Count of valid tokens, Digest of the tokens and targets as integers",
+			May: []string{"worker", "micro", "ids", "count", "digest"}},
 		{Kind: KindTokens, Says: "Count valid tokens of the global batch, as agreed by all ranks",
 			May: []string{"count"}},
 		{Kind: KindPhase, Says: "the pass of Worker's Micro is done with Unit on this rank",
 			Needs: []string{"what", "unit"}, May: []string{"worker", "micro"}, What: passes()},
-		{Kind: KindTap, Says: "an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of micro-batch Micro",
-			Needs: []string{"what", "unit", "tensor", "digest"}, May: []string{"micro", "lo", "hi", "count"}, What: passes()},
+		{Kind: KindTap, Says: "an activation Tensor of Unit, or its gradient (backward): columns [Lo, Hi) of Count, of micro-batch Micro; Data its rows where the run captured them",
+			Needs: []string{"what", "unit", "tensor", "digest"}, May: []string{"micro", "lo", "hi", "count", "data"}, What: passes()},
 		{Kind: KindMessage, Says: "what crossed boundary Seq between pipeline stages, as either side has it: Lo rows, Hi columns, Count elements; Peer the other stage",
 			Needs: []string{"op", "what", "digest"}, May: []string{"micro", "peer", "seq", "lo", "hi", "count"}, What: passes(),
 			Op: []string{names.OpSend, names.OpRecv}},
@@ -111,11 +116,51 @@ func after() []Form {
 		{Kind: KindUnmoved, Says: "after the last step, per parameter Tensor of Unit: Ranges of its Count elements that still have their initial bits",
 			Needs: []string{"tensor"}, May: []string{"unit", "ranges", "count", "once"}},
 		{Kind: KindDrill, Says: "of a drill of communicators: one operation in a group of Ranks and the Digest of its result; Text the error it ended with",
-			Needs: []string{"op"}, May: []string{"what", "ranks", "count", "digest", "text"},
-			What: []Value{{"mismatch", "the ranks' operations did not fit"}},
+			Needs: []string{"op"}, May: []string{"what", "unit", "ranks", "count", "digest", "text"},
+			What: []Value{{"mismatch", "the ranks' operations did not fit: Unit says in what"}},
 			Op:   operations()},
 		{Kind: KindRefusal, Says: "a damaged checkpoint (What, Unit the file) was opened: Text why it was refused, empty where it was not",
 			May: []string{"what", "unit", "text"}},
+		{Kind: KindKernel, Says: "of a drill of kernels: Unit, a case of kernel Op, was run and Count elements were compared with package ref's, which have the Digest; Tensor is the first that differs, with bits Got and not Want; Text what is wrong",
+			Needs: []string{"op", "unit", "what"}, May: []string{"tensor", "count", "digest", "got", "want", "text"},
+			What: []Value{
+				{Same, "all is as it must be"},
+				{Output, "an element that the kernel sets has other bits"},
+				{Input, "an operand that is only read was changed"},
+				{Guard, "memory beside the operands, or between their rows, was changed"},
+				{Returned, "what the kernel gives beside tensors is wrong"},
+				{Failed, "a panic, an error, or a demand that is not met"},
+			},
+			Op: drilled()},
+		{Kind: KindRoutine, Says: "of a drill of kernels: routine Unit of the backend has run Count times since that was opened; without Unit: how many routines it lists",
+			Needs: []string{"what"}, May: []string{"unit", "count"},
+			What: []Value{{Before, "the first case"}, {After, "the last case"}, {Idle, "again after the last case, while nothing ran"}}},
+		{Kind: KindStored, Says: "Count elements of parameter Tensor in the checkpoint that was stored after the step, as another reader found them in its files",
+			Needs: []string{"what", "tensor", "digest"}, May: []string{"count"},
+			What: []Value{{Weight, ""}, {MomentM, ""}, {MomentV, ""}, {Momentum, ""}}},
+		{Kind: KindFile, Says: "a file (Unit) of that checkpoint: Bytes, and what is in them, JSON or base64, as Text",
+			Needs: []string{"unit"}, May: []string{"bytes", "text"}},
+		{Kind: KindTurns, Says: "of a run whose goroutines take turns, after its end: the schedule (What, and Seq of a seed), Count turns of this rank's goroutines, Index uses of memory that were checked, and the Digest of the order of all turns",
+			Needs: []string{"what", "digest"}, May: []string{"seq", "count", "index"}, First: -1,
+			What: []Value{{"seed", ""}, {"lowest rank first", ""}, {"highest rank first", ""}, {"one after the other", ""}, {"reductions late", ""}, {"reductions at once", ""}}},
+		{Kind: KindHazard, Says: "of such a run, after turns: Text says what a schedule shows; Unit what is moved meanwhile, Step that of the rank's last operation",
+			Needs: []string{"what", "text"}, May: []string{"unit"}, First: -1,
+			What: []Value{
+				{Unordered, "two uses of memory, one of which writes, of which neither comes before the other"},
+				{Released, "a use of memory that was given up and not written since"},
+				{Deadlock, "no goroutine can go on"},
+			}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}
+}
+
+// drilled are the values of Op of a drill of kernels: every kernel, and what is
+// demanded besides, of memory and of calls whose shapes do not fit.
+func drilled() []string {
+	k := reflect.TypeFor[kernels.Kernels]()
+	out := []string{"Memory", "Misuse"}
+	for i := range k.NumMethod() {
+		out = append(out, k.Method(i).Name)
+	}
+	return out
 }

@@ -68,10 +68,12 @@ func TestRecordedRuns(t *testing.T) {
 			}
 		})
 	}
-	// The others are below, of drills, and of damaged checkpoints.
+	// The others are below, of drills of communicators and kernels, and of damaged
+	// checkpoints.
 	for _, f := range trace.Forms() {
 		switch f.Kind {
-		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal:
+		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine,
+			trace.KindStored, trace.KindFile, trace.KindTurns, trace.KindHazard:
 		default:
 			if !kinds[f.Kind] && !t.Failed() {
 				t.Errorf("no run recorded %s", f.Kind)

@@ -13,7 +13,7 @@ import (
 type Spec struct {
 	// Lockstep replays a training run of this module: a spec.Config.
 	Lockstep json.RawMessage `json:"lockstep,omitempty"`
-	// Drill replays a drill of communicators.
+	// Drill replays a drill of communicators or of kernels.
 	Drill json.RawMessage `json:"drill,omitempty"`
 	// Observed describes a run of another trainer, which nothing here can replay.
 	Observed json.RawMessage `json:"observed,omitempty"`

@@ -155,8 +155,8 @@ func (e *Event) lists() error {
 	default:
 		return e.wrong("group", "%q: known are %s, %s, %s, %s, %s", e.Group, names.DP, names.PP, names.TP, names.KV, names.World)
 	}
-	if len(e.Data) > 0 && int64(len(e.Data)) != e.Count {
-		return e.wrong("data", "%d elements: count is %d", len(e.Data), e.Count)
+	if err := e.elements(); err != nil {
+		return err
 	}
 	for _, id := range e.IDs {
 		if id < -1 {
@@ -170,6 +170,19 @@ func (e *Event) lists() error {
 		return e.wrong("ranks", "%d: negative, or there twice", r)
 	}
 	return e.ranges()
+}
+
+// elements checks how many elements Data has: Count of them, of a tap whole rows.
+func (e *Event) elements() error {
+	n, columns := int64(len(e.Data)), e.Hi-e.Lo
+	switch {
+	case n == 0:
+	case e.Kind != KindTap && n != e.Count:
+		return e.wrong("data", "%d elements: count is %d", n, e.Count)
+	case e.Kind == KindTap && (columns == 0 || n%columns != 0):
+		return e.wrong("data", "%d elements: not rows of %d columns", n, columns)
+	}
+	return nil
 }
 
 // repeated finds a rank that is negative or there twice.

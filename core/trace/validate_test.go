@@ -61,7 +61,8 @@ func TestForms(t *testing.T) {
 		}
 	}
 	for _, k := range []Kind{KindSpan, KindData, KindTokens, KindPhase, KindDigest, KindLeaf, KindIssue, KindComm, KindScalar, KindSkip,
-		KindChanged, KindDiff, KindUnmoved, KindDrill, KindGather, KindMemory, KindTap, KindMessage, KindLive, KindResume, KindRefusal, KindEnd} {
+		KindChanged, KindDiff, KindUnmoved, KindDrill, KindGather, KindMemory, KindTap, KindMessage, KindLive, KindResume, KindRefusal,
+		KindKernel, KindRoutine, KindStored, KindFile, KindTurns, KindHazard, KindEnd} {
 		if !seen[k] {
 			t.Errorf("%s: no form", k)
 		}
@@ -141,6 +142,8 @@ func TestRefused(t *testing.T) {
 		{`"kind":"unmoved","tensor":"a","count":9223372036854775807,"ranges":[[-9223372036854775808,9223372036854775807]]`, "unmoved event: ranges: [-9223372036854775808"},
 		{`"kind":"digest","what":"m","tensor":"a","digest":"00000000000000000000000000000000!2","count":1`, "digest event: digest: 2 elements are not finite of 1"},
 		{`"kind":"digest","what":"m","tensor":"a",` + digest + `,"count":2,"data":"AAAAAA=="`, "digest event: data: 1 elements: count is 2"},
+		{`"kind":"tap","what":"forward","unit":"embed","tensor":"a",` + digest + `,"hi":2,"count":2,"data":"AAAAAAAAAAAAAAAA"`, "tap event: data: 3 elements: not rows of 2 columns"},
+		{`"kind":"tap","what":"forward","unit":"embed","tensor":"a",` + digest + `,"data":"AAAAAA=="`, "tap event: data: 1 elements: not rows of 0 columns"},
 		{`"kind":"span","what":"m","span":{"Lo":2,"Hi":1}`, "span event: span: from 2 to 1: ends before it begins"},
 	} {
 		rank := `"rank":0,`

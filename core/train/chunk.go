@@ -152,6 +152,7 @@ func (c *chunk) backward(ctx context.Context, mb *parallel.MicroBatch, first boo
 		return dx, err
 	}
 	delete(c.held, mb.Micro)
+	c.r.released(a.Memory())
 	c.free = append(c.free, a)
 	if mb.EndsWorker {
 		return dx, c.EndWorker(ctx, mb)

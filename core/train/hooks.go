@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Hooks change a rank from outside, each called with the rank's number; nil
@@ -37,6 +38,11 @@ type Hooks struct {
 	// Counter changes how many optimizer steps rank believes to have taken,
 	// after each step, also one that was skipped.
 	Counter func(rank, taken int) int
+	// Turns, where not nil, decides which goroutine of the run goes on when.
+	Turns comm.Turns
+	// Released is told of memory whose content rank gives up and that it keeps for
+	// later use: loans, activations, buffers between stages.
+	Released func(rank int, t kernels.Tensor)
 	// Config changes what this rank believes the configuration to be; the
 	// history's header keeps the true one.
 	Config func(rank int, c spec.Config) spec.Config

@@ -134,7 +134,7 @@ func (s *stage) backward(ctx context.Context, c *chunk, a schedule.Action) error
 		return err
 	}
 	if !dout.Absent() {
-		c.edges = append(c.edges, dout)
+		c.keep(dout)
 	}
 	if c.model.Part().First {
 		return nil
@@ -156,8 +156,17 @@ func (s *stage) sendGrad(ctx context.Context, c *chunk, a schedule.Action) error
 		return fmt.Errorf("the gradient of its input is not here")
 	}
 	delete(s.grads, key)
-	c.edges = append(c.edges, g)
-	return s.send(ctx, a, g)
+	if err := s.send(ctx, a, g); err != nil {
+		return err
+	}
+	c.keep(g)
+	return nil
+}
+
+// keep takes back what boundary gave.
+func (c *chunk) keep(t kernels.Tensor) {
+	c.r.released(t)
+	c.edges = append(c.edges, t)
 }
 
 // boundary takes a buffer for the micro-batch's activations between stages.

@@ -90,6 +90,13 @@ func (r *rank) close() {
 	}
 }
 
+// released tells the run of memory that is kept for later use.
+func (r *rank) released(t kernels.Tensor) {
+	if r.hooks.Released != nil {
+		r.hooks.Released(r.id, t)
+	}
+}
+
 // build makes the parts of the rank and its buffers.
 func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 	if r.hooks.Config != nil {
@@ -102,9 +109,9 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 	if err := r.decorate(set); err != nil {
 		return err
 	}
-	r.meter.Backend = r.be
+	r.meter.Backend, r.meter.Released = r.be, r.released
 	r.be = r.meter.For(names.MemOther)
-	r.queue = comm.NewQueue(ctx)
+	r.queue = comm.NewQueueIn(ctx, r.hooks.Turns)
 	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
 	r.seqs = cfg.Plan.MaxSequences(cfg.Model, cfg.Sequences)
 	r.cutter = parallel.NewCutter(cfg.Plan, cfg.Model, r.dp.Rank())
@@ -216,12 +223,14 @@ func (r *rank) step(ctx context.Context, step int) error {
 // global batch, before the first backward pass needs them.
 func (r *rank) countTokens(ctx context.Context, step int, micros []parallel.MicroBatch) (int64, error) {
 	var sum int64
+	digests := make([]kernels.Digest, len(micros)) // the log keeps them
 	for i := range micros {
 		mb := &micros[i]
 		if mb.Batch.Seqs > r.seqs {
 			return 0, fmt.Errorf("micro-batch %d of worker %d has %d sequences: the plan allows %d", mb.Micro, mb.Worker, mb.Batch.Seqs, r.seqs)
 		}
-		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: mb.Worker, Micro: mb.Micro, IDs: mb.IDs, Count: mb.Valid})
+		digests[i] = mb.Digest()
+		r.log.Record(trace.Event{Kind: trace.KindData, Step: step, Worker: mb.Worker, Micro: mb.Micro, IDs: mb.IDs, Count: mb.Valid, Digest: &digests[i]})
 		sum += mb.Valid
 	}
 	n := r.tokens[:]

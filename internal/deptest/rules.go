@@ -8,7 +8,7 @@ func Rules() []Rule {
 func importRules() []Rule {
 	return []Rule{
 		tableRule(Table()),
-		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels"}}.rule(
+		closure{From: judges(), Never: []string{"core/{train,launch,comm/...}", "kernels/..."}, But: []string{"kernels", "kernels/drill"}}.rule(
 			"judging-links-no-training", "whoever judges histories of any trainer needs neither this one nor a communicator nor a backend"),
 		listed(judges(), judgesListed, "a package of clauses that the rule above does not know of may link anything"),
 		imports{From: []string{"core/..."}, Only: tests,
@@ -40,7 +40,7 @@ const judgesListed = "judges-are-listed"
 
 // judges are the packages that know histories only.
 func judges() []string {
-	return []string{"contracts/{contract,evidence,sharding,bounded,compare,ckpt,collective,ddp,det,norm,pipe,tp,zero}"}
+	return []string{"contracts/{contract,evidence,formulas,independent,sharding,bounded,compare,ckpt,collective,data,ddp,det,kern,norm,order,pipe,tp,zero}"}
 }
 
 func syntaxRules() []Rule {

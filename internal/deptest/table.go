@@ -22,11 +22,11 @@ type Row struct {
 // Table is the whole of the module: a package that no row governs is an error.
 // ARCHITECTURE.md quotes it.
 func Table() []Row {
-	const clauses = "contracts/{ckpt,ddp,det,norm,pipe,tp,zero}"
+	const clauses = "contracts/{ckpt,ddp,det,norm,order,pipe,tp,zero}"
 	return []Row{
 		{[]string{"kernels", "core/{names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
-		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null}"}},
+		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null,ref}"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref"}},
 
 		{[]string{"core/data"}, []string{"core/shard"}},
@@ -51,19 +51,26 @@ func Table() []Row {
 		{[]string{"contracts/evidence"}, []string{"kernels", "core/{model,names,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/{bounded,compare}"}, []string{"core/{model,plan,spec,trace}", "contracts/{bounded,contract,evidence}"}},
 		{[]string{"contracts/collective"}, []string{"kernels", "core/{drill,names,trace}", "contracts/contract"}},
+		{[]string{"contracts/kern"}, []string{"kernels", "kernels/drill", "core/trace", "contracts/contract", "golden"}},
 		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,schedule/simulator,shard,spec,trace}",
-			"contracts/{bounded,compare,contract,evidence,sharding}", "golden"}},
+			"contracts/{bounded,compare,contract,evidence,independent,sharding}", "golden"}},
+		{[]string{"contracts/data"}, []string{"core/trace", "contracts/{contract,evidence,independent}"}},
+		{[]string{"contracts/formulas"}, []string{"core/{spec,trace}", "contracts/{contract,evidence,independent}"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
+		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace}"}},
 		{[]string{"contracts/suite"}, []string{"core/{data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}"}},
-		{[]string{"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
+		{[]string{"contracts/ckpt/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,independent,suite}", "golden"}},
+		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/trace", "contracts/{contract,fault,suite}", "golden"}},
+		{[]string{"contracts/{collective,data,ddp,det,formulas,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
+		{[]string{"contracts/order/suite"}, []string{"..", "kernels", "core/...", "contracts/{contract,fault,interleave,suite}"}},
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
-		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
+		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,spec,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{drill,names,plan,spec,trace}", "contracts/contract"}},
-		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,report,suite}",
-			"contracts/{ckpt,collective,ddp,det,norm,pipe,tp,zero}/suite"}},
+		{[]string{"contracts"}, []string{"core/{data,launch,names,plan,spec,trace}", "contracts/{compare,contract,fault,report,suite}",
+			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,order,pipe,tp,zero}/suite"}},
 
-		{[]string{"golden"}, []string{"core/{model,optim,plan,spec}"}},
+		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
 		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{data,model,optim,spec,trace}"}},

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/drill"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // TestDrillRunsEverything: the cases of level 1 run every routine of every
@@ -23,7 +24,7 @@ func TestDrillRunsEverything(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/threads%d", isa, threads), func(t *testing.T) {
 				b := open(t, isa, threads)
 				start, elements := time.Now(), 0
-				if err := drill.Run(t.Context(), b, cases, func(r drill.Result) {
+				if err := drill.Run(t.Context(), b, ref.New[float32](), cases, func(r drill.Result) {
 					elements += r.Elements
 					if r.Difference != nil {
 						t.Errorf("%s %s: %s", r.Case.Kernel, r.Case.Name, r.Difference)

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/lockstep-ml/lockstep/kernels/drill"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // variant is a way through the code of a tile.
@@ -80,7 +81,7 @@ func TestDrillRunsEveryTileInEveryWay(t *testing.T) {
 			}
 		}
 		b.isa = &own
-		if err := drill.Run(t.Context(), b, cases, func(r drill.Result) {
+		if err := drill.Run(t.Context(), b, ref.New[float32](), cases, func(r drill.Result) {
 			if r.Difference != nil {
 				t.Errorf("%s: %s %s: %s", s.name, r.Case.Kernel, r.Case.Name, r.Difference)
 			}

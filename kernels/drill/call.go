@@ -22,12 +22,21 @@ type testCase struct {
 	definition func(x [][]float32) any
 }
 
+// elements is how many elements the buffers of the case have together.
+func (c *testCase) elements() (n int) {
+	_, sizes := places(c.ops, c.offs, c.shared)
+	for _, size := range sizes {
+		n += size
+	}
+	return n
+}
+
 // expect runs the case on the oracle.
-func (c *testCase) expect(oracle kernels.Backend) (check, error) {
+func (c *testCase) expect(oracle kernels.Backend) (check, kernels.Digest, error) {
 	im := layout(c.ops, c.offs, c.shared, c.seed)
 	want, wantResult, err := c.run(oracle, im)
 	if err != nil {
-		return nil, err
+		return nil, kernels.Digest{}, err
 	}
 	if c.definition != nil {
 		x := make([][]float32, len(c.ops))
@@ -35,6 +44,11 @@ func (c *testCase) expect(oracle kernels.Backend) (check, error) {
 			x[i] = im.content(c.ops, i)
 		}
 		wantResult = c.definition(x)
+	}
+	var sum kernels.Digest
+	c.eachOutput(im, func(b, j int) { mixElement(&sum, c.seed, uint64(b)<<32|uint64(j), want[b][j]) })
+	if wantResult != nil {
+		mixElement(&sum, kernels.TensorID(describe(wantResult)), c.seed, 1)
 	}
 	return func(b kernels.Backend) (elements int, d *Difference) {
 		got, result, err := c.run(b, im)
@@ -54,7 +68,7 @@ func (c *testCase) expect(oracle kernels.Backend) (check, error) {
 			return elements, &Difference{Kind: Returned, Text: fmt.Sprintf("result %s, want %s", describe(result), describe(wantResult))}
 		}
 		return elements, nil
-	}, nil
+	}, sum, nil
 }
 
 // describe prints a result; the text of a digest leaves nothing out.
@@ -116,22 +130,29 @@ func (c *testCase) kept(im *image, got [][]float32) *Difference {
 // equal demands that the outputs have the oracle's bits.
 func (c *testCase) equal(im *image, got, want [][]float32) *Difference {
 	d := Difference{Kind: Output}
-	for b, x := range got {
-		for j, v := range x {
-			if o := im.owner[b][j]; o < 0 || c.ops[o].role != output {
-				continue
+	c.eachOutput(im, func(b, j int) {
+		d.Of++
+		v, w := got[b][j], want[b][j]
+		if kernels.Bits(v) != kernels.Bits(w) || c.raw && math.Float32bits(v) != math.Float32bits(w) {
+			if d.Differ == 0 {
+				d.At, d.Got, d.Want = im.where(c.ops, b, j), math.Float32bits(v), math.Float32bits(w)
 			}
-			d.Of++
-			if w := want[b][j]; kernels.Bits(v) != kernels.Bits(w) || c.raw && math.Float32bits(v) != math.Float32bits(w) {
-				if d.Differ == 0 {
-					d.At, d.Got, d.Want = im.where(c.ops, b, j), math.Float32bits(v), math.Float32bits(w)
-				}
-				d.Differ++
-			}
+			d.Differ++
 		}
-	}
+	})
 	if d.Differ == 0 {
 		return nil
 	}
 	return &d
+}
+
+// eachOutput calls f for every element of an output: number j of buffer b.
+func (c *testCase) eachOutput(im *image, f func(b, j int)) {
+	for b, owner := range im.owner {
+		for j, o := range owner {
+			if o >= 0 && c.ops[o].role == output {
+				f(b, j)
+			}
+		}
+	}
 }

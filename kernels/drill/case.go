@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // Kernel names of the cases that are about no kernel.
@@ -37,8 +36,11 @@ type Case struct {
 	Level int
 	// Work is about the number of inner steps: multiply-adds or elements.
 	Work int
+	// Elements is how many elements a check compares that finds no difference:
+	// outputs, inputs and guards. It is known without a backend.
+	Elements int
 
-	expect func(oracle kernels.Backend) (check, error)
+	expect func(oracle kernels.Backend) (check, kernels.Digest, error)
 }
 
 // check compares a backend with what is expected of it and returns how many
@@ -48,23 +50,32 @@ type check func(b kernels.Backend) (elements int, d *Difference)
 // Expected is a case with its inputs made and its results known. It may be
 // checked on any number of backends.
 type Expected struct {
+	// Digest identifies the result: the elements that the kernel must set, in
+	// their order, and what it must give beside tensors. It is zero where a case
+	// demands something that has no elements.
+	Digest kernels.Digest
+
 	c     *Case
 	check check
 }
 
-// Expect makes the inputs of the case and computes, by package ref, what the
-// kernel must make of them. An error is a fault of ref.
-func (c *Case) Expect() (e *Expected, err error) {
+// Expect makes the inputs of the case and computes, on the backend that defines
+// the arithmetic (package ref), what the kernel must make of them. An error is a
+// fault of that backend.
+func (c *Case) Expect(definition kernels.Backend) (e *Expected, err error) {
+	fault := func(err error) error {
+		return fmt.Errorf("%s %s: backend %s, which defines the result: %w", c.Kernel, c.Name, definition.Name(), err)
+	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s %s: package ref: panic: %v", c.Kernel, c.Name, p)
+			err = fault(fmt.Errorf("panic: %v", p))
 		}
 	}()
-	f, err := c.expect(ref.New[float32]())
+	f, d, err := c.expect(definition)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: package ref: %w", c.Kernel, c.Name, err)
+		return nil, fault(err)
 	}
-	return &Expected{c, f}, nil
+	return &Expected{d, c, f}, nil
 }
 
 // Check runs the case on b. It returns the number of elements that were
@@ -106,13 +117,15 @@ type Result struct {
 	Elements int
 	// Difference is nil where the backend gave what it must.
 	Difference *Difference
+	// Expected is what the case was checked against; it may be checked again.
+	Expected *Expected
 }
 
 // Run checks the cases on b, one after the other, and gives each one's result to
-// each, in order. What is expected is computed meanwhile, on all processors; b
-// is called from the caller's goroutine only. The error is a fault of package
-// ref, or that of ctx.
-func Run(ctx context.Context, b kernels.Backend, cases []*Case, each func(Result)) error {
+// each, in order. What is expected is computed meanwhile, on the backend that
+// defines the arithmetic, by all processors; b is called from the caller's
+// goroutine only. The error is a fault of the definition, or that of ctx.
+func Run(ctx context.Context, b, definition kernels.Backend, cases []*Case, each func(Result)) error {
 	type answer struct {
 		e   *Expected
 		err error
@@ -140,7 +153,7 @@ func Run(ctx context.Context, b kernels.Backend, cases []*Case, each func(Result
 			case ahead <- out:
 			}
 			work <- func() {
-				e, err := c.Expect()
+				e, err := c.Expect(definition)
 				out <- answer{e, err}
 			}
 		}
@@ -154,7 +167,7 @@ func Run(ctx context.Context, b kernels.Backend, cases []*Case, each func(Result
 			return err
 		}
 		n, d := a.e.Check(b)
-		each(Result{a.e.c, n, d})
+		each(Result{a.e.c, n, d, a.e})
 	}
 	return ctx.Err()
 }

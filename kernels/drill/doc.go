@@ -2,7 +2,9 @@
 // kernels/ref, bit for bit: for every method of kernels.Kernels inputs made from
 // a seed, one call, and what the call must give. It knows nothing of package
 // testing: the conformance suite of package kerneltest and the contract about
-// kernels run the same cases.
+// kernels run the same cases. It knows no backend either, not even the one that
+// defines the arithmetic, so that whoever only judges what a run of the cases
+// recorded can list them.
 //
 // Shapes lie at and around the sizes of tiles, vectors and blocks, in every
 // residue, and are large enough to be shared between threads and to be stored

@@ -106,7 +106,7 @@ func (w wrong) Add(dst, x, y kernels.Tensor) {
 func results(t *testing.T, w wrong, seed uint64) (all []drill.Result) {
 	t.Helper()
 	w.Backend = ref.New[float32]()
-	if err := drill.Run(t.Context(), w, drill.Cases(drill.Options{Only: []string{"Add"}, Seed: seed}), func(r drill.Result) { all = append(all, r) }); err != nil {
+	if err := drill.Run(t.Context(), w, ref.New[float32](), drill.Cases(drill.Options{Only: []string{"Add"}, Seed: seed}), func(r drill.Result) { all = append(all, r) }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -121,7 +121,7 @@ func TestResults(t *testing.T) {
 		t.Fatalf("%d results of %d cases", len(all), len(cases))
 	}
 	for i, r := range all {
-		if r.Case.Name != cases[i].Name || r.Elements < r.Case.Work || r.Elements == 0 || r.Difference != nil {
+		if r.Case.Name != cases[i].Name || r.Elements != r.Case.Elements || r.Elements < r.Case.Work || r.Elements == 0 || r.Difference != nil {
 			t.Errorf("result %d is %s, %d elements for work %d, %v; want %s", i, r.Case.Name, r.Elements, r.Case.Work, r.Difference, cases[i].Name)
 		}
 	}
@@ -215,7 +215,7 @@ func TestKinds(t *testing.T) {
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	err := drill.Run(ctx, ref.New[float32](), drill.Cases(drill.Options{Level: 1}), func(drill.Result) {
+	err := drill.Run(ctx, ref.New[float32](), ref.New[float32](), drill.Cases(drill.Options{Level: 1}), func(drill.Result) {
 		if n++; n == 20 {
 			cancel()
 		}

@@ -25,12 +25,12 @@ func (tb *table) addLong(name string, repeat int, f call, ops ...operand) {
 	for _, o := range ops {
 		work = max(work, o.rows*o.cols*repeat)
 	}
-	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, expect: c.expect})
+	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, Elements: c.elements(), expect: c.expect})
 }
 
 // expect runs one period on the oracle, or, where a fixed operand is an output,
 // which goes on from period to period, all of them.
-func (c *longCase) expect(oracle kernels.Backend) (check, error) {
+func (c *longCase) expect(oracle kernels.Backend) (check, kernels.Digest, error) {
 	im := layout(c.ops, make([]int, len(c.ops)), false, c.seed)
 	times := 1
 	for _, o := range c.ops {
@@ -46,10 +46,22 @@ func (c *longCase) expect(oracle kernels.Backend) (check, error) {
 	}}
 	want, _, err := one.run(oracle, im)
 	if err != nil {
-		return nil, err
+		return nil, kernels.Digest{}, err
 	}
+	var sum kernels.Digest
+	one.eachOutput(im, func(b, j int) { mixElement(&sum, c.seed, uint64(b)<<32|uint64(j), want[b][j]) })
 	after := &image{bufs: want, places: im.places}
-	return func(b kernels.Backend) (int, *Difference) { return c.compare(b, im, after) }, nil
+	return func(b kernels.Backend) (int, *Difference) { return c.compare(b, im, after) }, sum, nil
+}
+
+// elements is how many elements are compared: of every operand and its guards.
+func (c *longCase) elements() (n int) {
+	for _, o := range c.ops {
+		if !o.absent {
+			n += front + c.times(o)*o.rows*o.cols + back
+		}
+	}
+	return n
 }
 
 // compare runs the case on b and compares every operand, and its guards, with
@@ -72,34 +84,38 @@ func (c *longCase) compare(b kernels.Backend, before, after *image) (elements in
 	}
 	c.call(b, ts)
 	got := make([]float32, 0)
+	compare := func(i int, kind Kind, name string) func(t kernels.Tensor, x []float32) {
+		return func(t kernels.Tensor, x []float32) {
+			if d != nil {
+				return
+			}
+			got = append(got[:0], x...)
+			if err := b.Read(got, t); err != nil {
+				d = failed(err)
+				return
+			}
+			elements += len(x)
+			if j := firstDifference(got, x); j >= 0 {
+				at := t.Off + j - front
+				d = &Difference{Kind: kind, At: fmt.Sprintf("%s (element %d of %d)", name, at, ts[i].Len()),
+					Got: math.Float32bits(got[j]), Want: math.Float32bits(x[j])}
+			}
+		}
+	}
+	// As in short cases, first all that must have kept its bits.
 	for i, o := range c.ops {
 		if o.absent {
 			continue
 		}
-		compare := func(kind Kind, name string) func(t kernels.Tensor, x []float32) {
-			return func(t kernels.Tensor, x []float32) {
-				if d != nil {
-					return
-				}
-				got = append(got[:0], x...)
-				if err := b.Read(got, t); err != nil {
-					d = failed(err)
-					return
-				}
-				elements += len(x)
-				if j := firstDifference(got, x); j >= 0 {
-					at := t.Off + j - front
-					d = &Difference{Kind: kind, At: fmt.Sprintf("%s (element %d of %d)", name, at, ts[i].Len()),
-						Got: math.Float32bits(got[j]), Want: math.Float32bits(x[j])}
-				}
-			}
-		}
-		kind := Output
+		c.guards(i, ts[i].Buf, compare(i, Guard, "beside "+o.name))
 		if o.role == input {
-			kind = ReadOnly
+			c.periods(i, ts[i], after, compare(i, ReadOnly, o.name))
 		}
-		c.guards(i, ts[i].Buf, compare(Guard, "beside "+o.name))
-		c.periods(i, ts[i], after, compare(kind, o.name))
+	}
+	for i, o := range c.ops {
+		if !o.absent && o.role != input {
+			c.periods(i, ts[i], after, compare(i, Output, o.name))
+		}
 	}
 	if err := b.Sync(); err != nil && d == nil {
 		d = failed(err)

@@ -29,7 +29,8 @@ func tableShapes() [][4]int {
 	for i, c := range residues() {
 		s = append(s, [4]int{1 + 3*(i%5), 1 + i%7, c, 10 * (i % 3)})
 	}
-	return s
+	// A table of more than 2^16 elements.
+	return append(s, [4]int{1031, 2111, 37, 1000})
 }
 
 func embeddingCases(tb *table) {

@@ -36,13 +36,13 @@ func memoryCases(seed uint64) []*Case {
 
 // demand is a case that asks for no oracle.
 func demand(kernel, name string, work int, f func(b kernels.Backend) error) *Case {
-	return &Case{Kernel: kernel, Name: name, Level: 1, Work: work, expect: func(kernels.Backend) (check, error) {
+	return &Case{Kernel: kernel, Name: name, Level: 1, Work: work, Elements: work, expect: func(kernels.Backend) (check, kernels.Digest, error) {
 		return func(b kernels.Backend) (int, *Difference) {
 			if err := f(b); err != nil {
 				return work, failed(err)
 			}
 			return work, nil
-		}, nil
+		}, kernels.Digest{}, nil
 	}}
 }
 

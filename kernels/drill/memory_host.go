@@ -47,7 +47,7 @@ func hostView(b kernels.Backend, x, t kernels.Tensor, want []float32) error {
 	}
 	got := make([]float32, len(want))
 	for i := range host {
-		want[t.Off+i] = 100*want[t.Off+i] + 1 // a new value, small integers and a quarter: exact
+		want[t.Off+i] = float32(100*want[t.Off+i]) + 1 // a new value, small integers and a quarter: exact
 		host[i] = want[t.Off+i]
 	}
 	if err := errors.Join(b.Sync(), b.Read(got, x)); err != nil {

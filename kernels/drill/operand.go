@@ -78,24 +78,30 @@ type image struct {
 	places []place
 }
 
-// layout places the operands, each in a buffer of its own or all in one, at
-// offset offs[i] modulo 16 elements, and makes their contents.
-func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
-	im := &image{places: make([]place, len(ops))}
-	end := []int{}
+// places lays the operands out, each in a buffer of its own or all in one, at
+// offset offs[i] modulo 16 elements, and gives the sizes of the buffers.
+func places(ops []operand, offs []int, shared bool) (at []place, sizes []int) {
+	at = make([]place, len(ops))
 	for i, o := range ops {
 		if o.absent || o.alias >= 0 {
 			continue
 		}
-		if len(end) == 0 || !shared {
-			end = append(end, 0)
+		if len(sizes) == 0 || !shared {
+			sizes = append(sizes, 0)
 		}
-		b := len(end) - 1
-		p := place{buf: b, off: (end[b]+front-1)/front*front + front + offs[i], stride: o.cols + o.gap}
-		im.places[i] = p
-		end[b] = p.off + max(o.rows-1, 0)*p.stride + o.cols + back
+		b := len(sizes) - 1
+		p := place{buf: b, off: (sizes[b]+front-1)/front*front + front + offs[i], stride: o.cols + o.gap}
+		at[i] = p
+		sizes[b] = p.off + max(o.rows-1, 0)*p.stride + o.cols + back
 	}
-	for b, n := range end {
+	return at, sizes
+}
+
+// layout is places with the operands' contents.
+func layout(ops []operand, offs []int, shared bool, seed uint64) *image {
+	at, sizes := places(ops, offs, shared)
+	im := &image{places: at}
+	for b, n := range sizes {
 		im.bufs = append(im.bufs, make([]float32, n))
 		im.owner = append(im.owner, make([]int8, n))
 		for j := range n {

@@ -40,7 +40,7 @@ func (tb *table) add(name string, work int, f call, ops ...operand) *testCase {
 			ops[a].role = output
 		}
 	}
-	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, expect: c.expect})
+	tb.cases = append(tb.cases, &Case{Kernel: tb.kernel, Name: fmt.Sprintf("%s_%d", name, i), Level: tb.level, Work: work, Elements: c.elements(), expect: c.expect})
 	return c
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/drill"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // Reporter takes failures; *testing.T is one.
@@ -86,7 +87,7 @@ func parts(o Options) (all []part) {
 
 // checkCase is nil if the backend gives what the case demands.
 func checkCase(c *drill.Case, b kernels.Backend) error {
-	e, err := c.Expect()
+	e, err := c.Expect(ref.New[float32]())
 	if err != nil {
 		return err
 	}

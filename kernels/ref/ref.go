@@ -30,6 +30,7 @@ type Backend[T Float] struct {
 var (
 	_ kernels.Backend = (*Backend[float32])(nil)
 	_ kernels.Backend = (*Backend[float64])(nil)
+	_ kernels.Tallier = (*Backend[float32])(nil)
 )
 
 // New opens a backend with no memory in use.
@@ -42,6 +43,10 @@ func (b *Backend[T]) Name() string {
 	}
 	return "ref64"
 }
+
+// Tally implements kernels.Tallier: there is one way through each kernel, so it
+// lists nothing.
+func (b *Backend[T]) Tally() []kernels.Routine { return nil }
 
 // scratch lends a slice of n elements of unknown content; hand it to release.
 func (b *Backend[T]) scratch(n int) *[]T {

@@ -13,6 +13,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -180,5 +181,21 @@ func TestFilesAreNoTerminals(t *testing.T) {
 	defer f.Close()
 	if Terminal(f) || Terminal(new(bytes.Buffer)) || Width(f) != 80 {
 		t.Error("a file or buffer counts as a terminal")
+	}
+}
+
+// TestTextsOpenByName: files go before beginnings of texts of the same name.
+func TestTextsOpenByName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x")
+	for name, text := range map[string]string{file: "whole text", file + "[:2]": "a file"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{file: "whole text", file + "[:5]": "whole", file + "[:2]": "a file", file + "[:11]": "", file + "y[:2]": "", "default[:4]": string(data.Default().Bytes[:4])} {
+		text, err := Text(name)
+		if string(text.Bytes) != want || (err == nil) != (want != "") || err == nil && text.Name != name {
+			t.Errorf("%q opens %q named %q: %v, want %q", name, text.Bytes, text.Name, err, want)
+		}
 	}
 }

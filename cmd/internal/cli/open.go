@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,13 +53,17 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }
 
-// Text opens a training text: "" and "default" are the built-in one, anything
-// else is a file.
+// Text opens a training text: a built-in one by its name, anything else is a file,
+// or, where there is no such file, the beginning of a text: "default[:5000]".
 func Text(name string) (data.Text, error) {
-	if name == "" || name == "default" {
-		return data.Default(), nil
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil
 	}
-	return data.Load(name)
+	t, err := data.Load(name)
+	if _, _, ok := data.Beginning(name); ok && errors.Is(err, fs.ErrNotExist) {
+		return data.Part(name, Text)
+	}
+	return t, err
 }
 
 // maxConfigFile bounds a model configuration that is read from a file.

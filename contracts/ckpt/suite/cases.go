@@ -40,6 +40,7 @@ func fixtures(level int) []suite.Fixture {
 			{Config: "nano", Steps: 4, Plans: []string{"dp=4,zero=3 then dp=2,pp=2", "tp=2,pp=2 then dp=8,zero=1"}},
 			{Config: "odd", Steps: 4, Plans: []string{"pp=2 then dp=2,tp=2,zero=2", "dp=4,zero=1,shard=balanced then pp=3"}},
 			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
+			wide("dp=16,zero=3 then dp=1"),
 		}
 	}
 	return []suite.Fixture{
@@ -50,7 +51,15 @@ func fixtures(level int) []suite.Fixture {
 			"dp=4,zero=1,shard=balanced then pp=3", "pp=4 then dp=2,pp=2,zero=3", "tp=4,vocab=parallel then dp=4,zero=2",
 			"dp=2,tp=2,zero=3 then tp=4", "dp=1 then tp=2,pp=2", "dp=4,zero=3,shard=tensors then dp=1"}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=2 then dp=4,zero=3", "pp=2 then dp=4,zero=1"}, Suffix: afterSkip},
+		wide("dp=16,zero=3 then dp=1", "dp=1 then dp=16,zero=1", "dp=16,zero=2 then tp=2,pp=2"),
 	}
+}
+
+// wide has files of more ranks than one hexadecimal digit counts.
+func wide(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "nano", Steps: 4, Plans: plans, Suffix: " of 17 sequences", Change: func(c *spec.Config) {
+		c.Model.Groups.Data, c.Model.SeqLen, c.Sequences = 16, 5, 17
+	}}
 }
 
 // list makes the cases of options.
@@ -60,7 +69,7 @@ func list(o suite.Options) []suite.Case {
 	}
 	g := suite.Grid{Fixtures: fixtures, Named: named, Prepare: prepare, Exact: true, With: with, Runs: runs,
 		Clauses: []string{"C-CKPT-001.1", "C-CKPT-001.2", "C-CKPT-001.3", "C-CKPT-001.4"}}
-	return append(g.Cases(o), damaged(o, nil))
+	return append(append(g.Cases(o), storing(o)...), goldenCase(nil, nil), damaged(o, nil))
 }
 
 func named(config string, _ int) suite.Fixture {

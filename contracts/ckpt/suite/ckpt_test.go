@@ -58,6 +58,44 @@ func TestOnRuns(t *testing.T) {
 	r.Mutants(t, c)
 }
 
+// What is taken away from what the files show leaves clauses 6 to 8 without a
+// verdict.
+func TestFiles(t *testing.T) {
+	var r contracttest.Runner
+	c := ckpt.Suite()
+	kind := func(k trace.Kind) func(trace.Event) bool { return func(e trace.Event) bool { return e.Kind == k } }
+	for _, x := range []struct {
+		on, name string
+		lost     func(trace.Event) bool
+		clauses  []string
+	}{
+		{"odd dp=4,zero=1 sgd stored", "a tensor of the files", func(e trace.Event) bool {
+			return e.Kind == trace.KindStored && e.What == trace.Momentum && e.Tensor == "model.norm.weight"
+		}, []string{"6"}},
+		{"odd dp=4,zero=1 sgd stored", "a rank's digests", func(e trace.Event) bool {
+			return e.Kind == trace.KindDigest && e.Rank == 0 && e.What == trace.Weight
+		}, []string{"6", "7"}},
+		{"odd dp=4,zero=1 sgd stored", "the counter", func(e trace.Event) bool { return e.What == trace.Counter }, []string{"7"}},
+		{"odd dp=4,zero=1 sgd stored", "a file", func(e trace.Event) bool { return e.Unit == "rank-00002.safetensors" }, []string{"7"}},
+		{"odd dp=4,zero=1 sgd stored", "all files", kind(trace.KindFile), []string{"7"}},
+		{"golden checkpoint", "a file", func(e trace.Event) bool { return e.Unit == "rank-00002.safetensors" }, []string{"8"}},
+		{"golden checkpoint", "the resumption", kind(trace.KindRefusal), []string{"8"}},
+	} {
+		t.Run(x.on+" without "+x.name, func(t *testing.T) {
+			on, ok := c.Find(contracttest.Options(), x.on)
+			if !ok {
+				t.Fatal("no such case")
+			}
+			e, err := r.Evidence(t, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			less := contracttest.Without(e, contract.Test, x.lost)
+			contracttest.Want(t, c, less, contract.Inconclusive, x.clauses...)
+		})
+	}
+}
+
 // Each damage is tried, refused by name, and its loss is no verdict.
 func TestDamages(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())

@@ -116,6 +116,22 @@ func forgetMoments(_ string, s *contents) error {
 	return nil
 }
 
+// wrapParts cuts every tensor into so many parts and stores those from n on as the
+// parts n before.
+func wrapParts(parts, n int) func(root string, s *contents) error {
+	return func(_ string, s *contents) error {
+		for _, tensors := range s.elements {
+			for _, x := range tensors {
+				b := shard.Bounds(len(x), parts)
+				for i := n; i < parts; i++ {
+					copy(x[b[i]:b[i+1]], x[b[i-n]:b[i-n+1]])
+				}
+			}
+		}
+		return nil
+	}
+}
+
 // mixSteps takes the parameters whose names are selected from the checkpoint of
 // the step before.
 func mixSteps(selected func(name string) bool) func(root string, s *contents) error {

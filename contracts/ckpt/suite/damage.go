@@ -1,7 +1,9 @@
 package suite
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -43,6 +45,17 @@ func damages() map[string]func(dir string) error {
 		"manifest of another counter": edit(manifest, func(x []byte) []byte {
 			return []byte(strings.Replace(string(x), `"counter": 2`, `"counter": 1`, 1))
 		}),
+		"a bit of the data flipped and the hash repaired": all(edit(b, func(x []byte) []byte { x[len(x)-5] ^= 1; return x }), reseal),
+		"tensors exchanged and the hash repaired":         all(edit(a, exchangeNames), reseal),
+		"manifest of another digest":                      manifested(setting(strings.Repeat("f", 32), "digests", trace.Weight)),
+		"manifest of another format":                      manifested(setting("lockstep/checkpoint/v0", "schema")),
+		"manifest of another arithmetic":                  manifested(setting(kernels.Arithmetic-1, "arithmetic")),
+		"of another text":                                 manifested(setting(strings.Repeat("0", 64), "spec", "text_hash")),
+		"of another model":                                manifested(setting(2e-5, "spec", "model", "norm_eps")),
+		"of another optimizer":                            manifested(setting("sgd", "spec", "optimizer", "name")),
+		"of another learning rate":                        manifested(setting(2e-3, "spec", "optimizer", "lr")),
+		"of another batch":                                manifested(setting(3, "spec", "sequences")),
+		"of another seed":                                 manifested(setting(7, "spec", "seed")),
 		"left out of the manifest": edit(manifest, func(x []byte) []byte {
 			text := string(x)
 			last := strings.LastIndex(text[:strings.LastIndex(text, "{")], ",")
@@ -68,6 +81,56 @@ func edit(file string, change func([]byte) []byte) func(dir string) error {
 	}
 }
 
+// all does one thing after the other.
+func all(do ...func(dir string) error) func(dir string) error {
+	return func(dir string) error {
+		for _, f := range do {
+			if err := f(dir); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// manifested rewrites the manifest of a checkpoint.
+func manifested(change func(m map[string]any)) func(dir string) error {
+	return edit(checkpoint.ManifestName, func(x []byte) []byte {
+		var m map[string]any
+		dec := json.NewDecoder(bytes.NewReader(x))
+		dec.UseNumber() // a seed is not a float64
+		if dec.Decode(&m) != nil {
+			return x
+		}
+		change(m)
+		if out, err := json.Marshal(m); err == nil {
+			return out
+		}
+		return x
+	})
+}
+
+// setting gives a field of a manifest another value; path leads to it.
+func setting(value any, path ...string) func(m map[string]any) {
+	return func(m map[string]any) {
+		for _, key := range path[:len(path)-1] {
+			m, _ = m[key].(map[string]any)
+		}
+		if m != nil {
+			m[path[len(path)-1]] = value
+		}
+	}
+}
+
+// exchangeNames exchanges the names of two tensors of equal shape in the header of
+// a file: weights of the key and of the value projection.
+func exchangeNames(x []byte) []byte {
+	const k, v, aside = "weight/model.layers.0.self_attn.k_proj", "weight/model.layers.0.self_attn.v_proj", "weight/model.layers.0.self_attn.?_proj"
+	text := strings.ReplaceAll(string(x), k, aside)
+	text = strings.ReplaceAll(text, v, k)
+	return []byte(strings.ReplaceAll(text, aside, v))
+}
+
 // exchange swaps two files of a checkpoint.
 func exchange(a, b string) func(dir string) error {
 	return func(dir string) error {
@@ -78,26 +141,32 @@ func exchange(a, b string) func(dir string) error {
 }
 
 // damaged is the case of damaged checkpoints. prepare, where not nil, has the
-// last word before each is opened.
-func damaged(o suite.Options, prepare func(dir string) error) suite.Case {
-	own := suite.Options{Text: data.Default(), Backend: o.Backend}
-	cfg, err := suite.Preset("nano", own, stored)
+// last word before each is opened; whole is what it was before the damage.
+func damaged(o suite.Options, prepare func(dir, whole string) error) suite.Case {
+	cfg, err := damagedConfig(o)
 	if err != nil {
 		return suite.Broken("options", err)
 	}
-	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-	cfg.Plan, cfg.Evidence = plan.Plan{DP: 2, Zero: 3}, spec.Evidence{}
 	return suite.Case{Name: damagedName, Clauses: []string{"C-CKPT-001.5"}, Runs: map[contract.Role]suite.Run{
 		contract.Test: {Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 			return attempt(ctx, env, cfg, prepare)
 		}}}}
 }
 
+// damagedConfig is the run whose checkpoint is damaged.
+func damagedConfig(o suite.Options) (spec.Config, error) {
+	own := suite.Options{Text: data.Default(), Backend: o.Backend}
+	cfg, err := suite.Preset("nano", own, stored)
+	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
+	cfg.Plan, cfg.Evidence = plan.Plan{DP: 2, Zero: 3}, spec.Evidence{}
+	return cfg, err
+}
+
 const damagedName = "damaged checkpoints"
 
 // attempt resumes damaged copies of one checkpoint, and the checkpoint itself,
 // and records what came of each.
-func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(dir string) error) (h *trace.History, err error) {
+func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(dir, whole string) error) (h *trace.History, err error) {
 	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
 	if err != nil {
 		return nil, err
@@ -121,7 +190,7 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 			return nil, err
 		}
 		if prepare != nil {
-			if err := prepare(dir); err != nil {
+			if err := prepare(dir, filepath.Join(whole, checkpoint.DirName(stored))); err != nil {
 				return nil, err
 			}
 		}

@@ -2,17 +2,23 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -39,17 +45,68 @@ func lastStage(name string) bool {
 
 // unchecked opens every checkpoint with sizes and hashes as they are.
 func unchecked(c *suite.Case) {
-	*c = damaged(suite.Options{}, func(dir string) error {
+	*c = damaged(suite.Options{}, func(dir, _ string) error {
 		// What cannot be resealed (a file or a manifest that is gone) stays as it is.
 		_ = reseal(dir)
 		return nil
 	})
 }
 
+// unasked opens every checkpoint as if it were of the run that goes on from it.
+func unasked(c *suite.Case) {
+	*c = damaged(suite.Options{}, func(dir, whole string) error {
+		b, err := os.ReadFile(filepath.Join(whole, checkpoint.ManifestName))
+		if err != nil {
+			return err
+		}
+		var of map[string]any
+		if err := json.Unmarshal(b, &of); err != nil {
+			return err
+		}
+		// A manifest that is gone or has the same specification stays as it is.
+		_ = manifested(setting(of["spec"], "spec"))(dir)
+		return nil
+	})
+}
+
+// unadded opens every checkpoint with digests as they are in its files.
+func unadded(c *suite.Case) {
+	*c = damaged(suite.Options{}, func(dir, _ string) error {
+		cfg, err := damagedConfig(suite.Options{})
+		if err != nil {
+			return err
+		}
+		got, err := independent.OpenCheckpoint(dir, params(cfg.Model), []string{trace.MomentM, trace.MomentV})
+		if err != nil {
+			return nil // not to be read at all
+		}
+		for what := range got.Tensors {
+			_ = manifested(setting(got.Digest(what).String(), "digests", what))(dir)
+		}
+		return nil
+	})
+}
+
+// rewritten changes what a run stored before the other reader sees it.
+func rewritten(between func(root string, step int) error) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r := c.Runs[contract.Test]
+		r.Key, r.Do = "", keeping(*r.Config, between)
+		c.Runs[contract.Test] = r
+	}
+}
+
+// inStep is a change of the files of a step's checkpoint.
+func inStep(change func(dir string) error) func(root string, step int) error {
+	return func(root string, step int) error { return change(filepath.Join(root, checkpoint.DirName(step))) }
+}
+
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, change func(*suite.Case), says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-CKPT-001." + clause, On: on, Break: change, Says: says}
+	const some = suite.Any
+	at := suite.At
+	m := func(id, clause, on string, where suite.Place, change func(*suite.Case), says string, rows ...string) suite.Mutant {
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-CKPT-001." + clause, On: on, Break: change, Says: says}
 	}
 	files := func(from string, skip bool, between func(string, int) error) func(*suite.Case) {
 		return broken(from, skip, between, nil)
@@ -60,33 +117,59 @@ func mutants() []suite.Mutant {
 	const toStages, toTensor, toShards = "odd dp=4,zero=1,shard=balanced then dp=1,pp=3", "odd dp=1,pp=2 then dp=2,tp=2,zero=2", "nano dp=1,tp=2,pp=2 then dp=8,zero=1"
 	const skipping = "odd dp=2 then dp=4,zero=3 step 1 skipped"
 	return []suite.Mutant{
-		m("moments-stored-as-0", "1", toTensor, files("pp=2", false, edited(forgetMoments)),
-			"the optimizer's state is stored as zeros, and all hashes agree (NVIDIA/Megatron-LM#5077)"),
-		m("one-rank's-file-of-another-step", "1", toTensor, files("pp=2", false, edited(mixSteps(lastStage))),
+		m("moments-stored-as-0", "1", toTensor, at(some, 1, "m on rank"), files("pp=2", false, edited(forgetMoments)),
+			"the optimizer's state is stored as zeros, and all hashes agree (NVIDIA/Megatron-LM#5077)", "B121"),
+		m("one-rank's-file-of-another-step", "1", toTensor, at(some, 1, "layers.2."), files("pp=2", false, edited(mixSteps(lastStage))),
 			"the second stage's part is that of the step before, and all hashes agree"),
+		m("owners-modulo-8-stored", "1", "nano dp=16,zero=3 then dp=1 of 17 sequences", at(some, some, ""), files("dp=16,zero=3", false, edited(wrapParts(16, 8))),
+			"the parts of owners from the ninth on are stored as those of the owners eight before, and all hashes agree"),
 
-		m("moments-not-loaded", "2", toStages, run("dp=4,zero=1,shard=balanced", dropMoments()),
-			"the optimizer begins with moments of 0 (areal-project/AReaL#1468)"),
-		m("tied-head-not-restored", "2", toStages, run("dp=4,zero=1,shard=balanced", initialHead(2)),
+		m("moments-not-loaded", "2", toStages, at(some, 2, ""), run("dp=4,zero=1,shard=balanced", dropMoments()),
+			"the optimizer begins with moments of 0 (areal-project/AReaL#1468)", "B122"),
+		m("tied-head-not-restored", "2", toStages, at(some, 2, ""), run("dp=4,zero=1,shard=balanced", initialHead(2)),
 			"the last stage goes on with the initial weights of its tied head"),
-		m("schedule-begins-anew", "2", toShards, broken("tp=2,pp=2", false, nil, func(c spec.Config) fault.Fault {
+		m("schedule-begins-anew", "2", toShards, at(some, 2, ""), broken("tp=2,pp=2", false, nil, func(c spec.Config) fault.Fault {
 			return fault.Rate(func(step int) float64 { return c.Optimizer.At(step - stored) })
 		}), "the learning-rate schedule begins anew while the step counter goes on"),
 
-		m("counter-begins-anew", "3", toShards, files("tp=2,pp=2", false, recounted(func(*contents) int { return 0 })),
-			"bias correction and schedule begin at step 0"),
-		m("counter-is-the-number-of-batches", "3", skipping, files("dp=2", true, recounted(func(s *contents) int { return s.Step })),
+		m("counter-begins-anew", "3", toShards, at(some, 1, "0 optimizer steps"), files("tp=2,pp=2", false, recounted(func(*contents) int { return 0 })),
+			"bias correction and schedule begin at step 0", "B105"),
+		m("counter-is-the-number-of-batches", "3", skipping, at(some, 1, "2 optimizer steps"), files("dp=2", true, recounted(func(s *contents) int { return s.Step })),
 			"a step that was skipped before the run was stored counts after it"),
-		m("one-rank-begins-anew", "3", toShards, run("tp=2,pp=2", fault.IdleCounter(3)),
-			"one rank continues with the initial step number (horovod/horovod#526)"),
+		m("one-rank-begins-anew", "3", toShards, at(3, 2, "counter"), run("tp=2,pp=2", fault.IdleCounter(3)),
+			"one rank continues with the initial step number (horovod/horovod#526)", "B010"),
 
-		m("data-begins-anew", "4", toTensor, run("pp=2", shiftData(-stored)),
-			"the data begins at the first sequence (huggingface/accelerate#4071, PrimeIntellect-ai/prime-rl#1035)"),
-		m("data-off-by-one", "4", toStages, run("dp=4,zero=1,shard=balanced", shiftData(1)),
+		m("data-begins-anew", "4", toTensor, at(some, 2, "sequences"), run("pp=2", shiftData(-stored)),
+			"the data begins at the first sequence (huggingface/accelerate#4071, PrimeIntellect-ai/prime-rl#1035)", "B125"),
+		m("data-off-by-one", "4", toStages, at(some, 2, "sequences"), run("dp=4,zero=1,shard=balanced", shiftData(1)),
 			"one batch is left out after the interruption"),
 
-		m("hashes-not-checked", "5", damagedName, unchecked,
+		m("hashes-not-checked", "5", damagedName, at(some, some, "a bit of the data flipped"), unchecked,
 			"sizes and hashes of files are not compared with the manifest"),
+		m("configuration-not-checked", "5", damagedName, at(some, some, ""), unasked,
+			"a run goes on from a checkpoint of another text, optimizer or seed"),
+		m("digests-not-checked", "5", damagedName, at(some, some, ""), unadded,
+			"the elements that were loaded are not compared with those that were stored"),
+
+		m("names-exchanged", "6", "nano dp=1,tp=2,pp=2 stored", at(some, some, ""), rewritten(inStep(all(edit(checkpoint.FileName(0), exchangeNames), reseal))),
+			"a rank stores keys and values under each other's name, and its hash agrees"),
+		m("a-moment-of-the-step-before", "6", "odd dp=2,tp=2,zero=1 stored", at(some, some, ""), rewritten(edited(mixSteps(lastStage))),
+			"half of the tensors are those of the step before, and all hashes and digests agree"),
+
+		m("counter-not-stored", "7", "nano dp=4,zero=3 stored", at(some, some, ""), rewritten(recounted(func(*contents) int { return 0 })),
+			"the manifest has no optimizer steps"),
+		m("another-seed-stored", "7", "odd dp=2,tp=2,zero=1 stored", at(some, some, ""), rewritten(inStep(manifested(setting(7, "spec", "seed")))),
+			"the manifest has another seed than the run"),
+		m("a-digest-of-weights-for-moments", "7", "odd dp=4,zero=1 sgd stored", at(some, some, ""), rewritten(inStep(manifested(func(m map[string]any) {
+			d := m["digests"].(map[string]any)
+			d[trace.Momentum] = d[trace.Weight]
+		}))), "the manifest's digest of the momentum is that of the weights"),
+
+		m("another-order-of-tensors", "8", goldenName, at(some, some, ""), func(c *suite.Case) { *c = goldenCase(edited(func(string, *contents) error { return nil }), nil) },
+			"tensors are stored whole and in one file: it reads well what it stores, and not what is stored elsewhere"),
+		m("older-files-refused", "8", goldenName, at(some, some, ""), func(c *suite.Case) {
+			*c = goldenCase(nil, inStep(manifested(setting("lockstep/checkpoint/v0", "schema"))))
+		}, "files that were stored once are refused"),
 	}
 }
 

@@ -19,6 +19,10 @@ func Suite() *suite.Suite {
 // of makes a global batch of n sequences.
 func of(n int) func(*spec.Config) { return func(c *spec.Config) { c.Sequences = n } }
 
+// short cuts the sequences: ring and star are judged step by step, for which the
+// oracle computes everything again, and what they reduce is as long as ever.
+func short(c *spec.Config) { c.Model.SeqLen, c.Sequences = 3, 8 }
+
 // fixtures are the default cases of a level. dp=2 proves nothing about the
 // shape of the tree, so there is always a larger one; nano with five sequences
 // has logical workers, and one whole rank, without data; dp=3 divides nothing.
@@ -31,6 +35,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4"}, Change: of(5), Suffix: " of 5 sequences"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
+		{Config: "nano", Steps: 2, Plans: []string{"dp=4,comm=ring", "dp=3,comm=star"}, Change: short, Suffix: " of short sequences"},
 	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 20, Plans: []string{"dp=2", "dp=4", "dp=8", "dp=2,microbatches=8"}},

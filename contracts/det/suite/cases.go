@@ -40,7 +40,7 @@ func list(o suite.Options) []suite.Case {
 	return append(append(out, goldens(o)...), schedules(o)...)
 }
 
-// steps of a case: two, or all that golden runs have.
+// steps of a case that compares runs: two, or as many as golden runs of fixtures.
 func steps(level int) int {
 	if level > 1 {
 		return golden.FingerprintSteps
@@ -118,7 +118,8 @@ func onOneThread(cfg spec.Config) func(context.Context, suite.Env) (*trace.Histo
 	}
 }
 
-// goldens are the golden runs on one rank, on their own text and seed.
+// goldens are the golden runs on one rank, on their own text and seed, all steps
+// that are recorded unless fewer are asked for.
 func goldens(o suite.Options) []suite.Case {
 	variants, err := recorded(o)
 	if err != nil {
@@ -128,7 +129,10 @@ func goldens(o suite.Options) []suite.Case {
 	var out []suite.Case
 	for _, v := range variants {
 		cfg := v.Config
-		cfg.Steps, cfg.Text = min(cfg.Steps, steps(o.Level)), own.Text.Name
+		cfg.Text = own.Text.Name
+		if o.Steps > 0 {
+			cfg.Steps = min(cfg.Steps, o.Steps)
+		}
 		cfg.Backend = cmp.Or(o.Backend, cfg.Backend)
 		out = append(out, suite.Case{
 			Name: det.GoldenPrefix + v.Name, Clauses: []string{"C-DET-001.3"},

@@ -56,8 +56,14 @@ func prepare(o suite.Options, c *spec.Config) {
 
 // runs are a run and its control, which meet the same infinities.
 func runs(o suite.Options, _ suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
-	return map[contract.Role]suite.Run{contract.Test: planted(on[0], o), contract.Control: planted(compare.Single(on[0]), o)}
+	control := compare.Single(on[0])
+	control.Evidence.Capture = control.Model.Params() <= captured
+	return map[contract.Role]suite.Run{contract.Test: planted(on[0], o), contract.Control: planted(control, o)}
 }
+
+// captured is the largest model, in parameters, of which the control records all
+// elements: 4 times 32 MiB a step.
+const captured = 1 << 23
 
 // planted is a run with infinities planted.
 func planted(cfg spec.Config, o suite.Options) suite.Run {

@@ -38,35 +38,50 @@ func byData(c *suite.Case) {
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := func(id, clause, on string, change func(*suite.Case), says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: "C-NORM-001." + clause, On: on + " step 1 skipped", Break: change, Says: says}
+	const some = suite.Any
+	at := suite.At
+	m := func(id, clause, on string, where suite.Place, change func(*suite.Case), says string, rows ...string) suite.Mutant {
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-NORM-001." + clause, On: on + " step 1 skipped", Break: change, Says: says}
 	}
 	return []suite.Mutant{
-		m("norm-of-own-shard", "1", "odd dp=2,zero=3", breaks(fault.LocalNorm()),
-			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)"),
-		m("another-clip", "1", "nano dp=8,zero=1", breaks(fault.OnConfig(func(rank int, c *spec.Config) {
+		m("norm-of-own-shard", "1", "odd dp=2,zero=3", at(1, 0, "norm of rank"), breaks(fault.LocalNorm()),
+			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)", "B099"),
+		m("another-clip", "1", "nano dp=8,zero=1", at(5, 0, "coefficient"), breaks(fault.OnConfig(func(rank int, c *spec.Config) {
 			if rank == 5 {
 				c.Optimizer.Clip /= 2
 			}
-		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)"),
+		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)", "B010"),
 
-		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", breaks(normOfFirst()),
+		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", at(some, 0, "norm of rank"), breaks(normOfFirst()),
 			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
-		m("norm-summed-twice", "2", "odd dp=4", agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
-			"squares that are summed already are summed over the replicas again (pytorch/pytorch#88955)"),
+		m("norm-summed-twice", "2", "odd dp=4", at(some, 0, "norm of rank"), agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
+			"squares that are summed already are summed over the replicas again (pytorch/pytorch#88955)", "B098"),
 
-		m("one-rank-steps", "3", "odd dp=4", breaks(stepAnyway(2)),
-			"the decision to skip is one rank's own: it steps where the others do not (ecmwf/WeatherGenerator#2724)"),
-		m("skipped-step-counted", "3", "odd dp=4", agreedUpon(countSkipped()),
-			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)"),
+		m("one-rank-steps", "3", "odd dp=4", at(2, 1, "counter"), breaks(stepAnyway(2)),
+			"the decision to skip is one rank's own: it steps where the others do not (ecmwf/WeatherGenerator#2724)", "B011"),
+		m("skipped-step-counted", "3", "odd dp=4", at(some, 1, "counter"), agreedUpon(countSkipped()),
+			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)", "B014"),
 
-		m("schedule-moves-by-data", "4", "odd dp=2,zero=3", byData,
-			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)"),
-		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", breaks(countSkipped()),
+		m("schedule-moves-by-data", "4", "odd dp=2,zero=3", at(some, 2, ""), byData,
+			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)", "B014"),
+		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", at(some, 1, "counter"), breaks(countSkipped()),
 			"the bias correction of the next step counts the skipped one"),
 
-		m("infinity-hidden", "5", "nano dp=8,zero=1", hidden,
+		m("infinity-hidden", "5", "nano dp=8,zero=1", at(some, 1, "layers.0.mlp.down_proj"), hidden,
 			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
+
+		m("coefficient-logged-not-applied", "6", "odd dp=4", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Step.Coef = 1
+			u.Do()
+		})), "all ranks and the single worker record the coefficient and update by the gradient as it is"),
+		m("rate-applied-is-another", "6", "nano dp=2,pp=2", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Step.LR *= 1.001
+			u.Do()
+		})), "the applied learning rate is a thousandth above the recorded one, everywhere"),
+		m("norms-decay", "6", "odd dp=2,zero=3", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Decays = true
+			u.Do()
+		})), "vectors are decayed too, everywhere"),
 	}
 }
 

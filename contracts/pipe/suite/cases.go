@@ -19,6 +19,13 @@ func Suite() *suite.Suite {
 // have fewer micro-batches than stages.
 func oneWorker(c *spec.Config) { c.Model.Groups.Data = 1 }
 
+// long has steps past the warm-up and over the end of the text, of a tied head on
+// other ranks than the embedding and of more micro-batches than a short run has.
+func long(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "odd", Steps: 10, Epoch: 7, Plans: plans, Suffix: suite.Epochs,
+		Change: func(c *spec.Config) { c.Model.SeqLen = 11 }}
+}
+
 // fixtures are the default cases of a level. odd has uneven micro-batches, some
 // of which are shorter than the first, a tied head, and on three stages uneven
 // ones.
@@ -27,6 +34,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"pp=2", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2"}},
 		{Config: "odd", Steps: 2, Plans: []string{"pp=3", "pp=4,microbatches=8", "dp=2,pp=2", "pp=2,schedule=interleaved,virtual=2,microbatches=8"}},
 		{Config: "nano", Steps: 1, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2"}, Change: oneWorker, Suffix: " of one worker"},
+		long("pp=2,microbatches=12"),
 	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"pp=2", "pp=3", "pp=4", "pp=4,schedule=gpipe", "pp=2,schedule=interleaved,virtual=2",
@@ -36,6 +44,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 4, Plans: []string{"pp=4,microbatches=1", "pp=3,microbatches=2", "pp=4,microbatches=16",
 			"pp=2,schedule=interleaved,virtual=2,microbatches=3"}, Change: oneWorker, Suffix: " of one worker"},
 	}
+	many = append(many, long("pp=2,microbatches=12", "pp=4,schedule=gpipe,microbatches=12", "dp=2,pp=2,zero=3"))
 	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"pp=4,microbatches=8"},
 		Change: func(c *spec.Config) { c.Sequences = 8 }, Suffix: " of 8 sequences"})
 }

@@ -19,6 +19,13 @@ func Suite() *suite.Suite {
 // biased unties the head and gives every linear layer a bias.
 func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
 
+// long has steps past the warm-up and over the end of the text, where ranks hold
+// copies of KV heads and have replicas besides.
+func long(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "odd", Steps: 10, Epoch: 7, Plans: plans, Suffix: suite.Epochs,
+		Change: func(c *spec.Config) { c.Model.SeqLen = 11 }}
+}
+
 // fixtures are the default cases of a level. tp=2 shows little of the shape of a
 // tree; odd on tp=4 has fewer KV heads than ranks, and an uneven vocabulary.
 func fixtures(level int) []suite.Fixture {
@@ -26,6 +33,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
+		long("dp=2,tp=4"),
 	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"tp=2", "tp=4", "tp=4,vocab=parallel", "dp=2,tp=2", "dp=4,tp=2,zero=2", "tp=2,pp=2,vocab=parallel", "dp=3,tp=2", "dp=4,tp=2,comm=ring"}},
@@ -33,6 +41,7 @@ func fixtures(level int) []suite.Fixture {
 			"dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 4, Plans: []string{"tp=2", "tp=4,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
 	}
+	many = append(many, long("dp=2,tp=4", "dp=2,tp=4,pp=2,vocab=parallel", "tp=4,microbatches=12"))
 	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 2, Plans: []string{"tp=4,vocab=parallel"},
 		Change: func(c *spec.Config) { c.Sequences = 4 }, Suffix: " of 4 sequences"})
 }

@@ -1,147 +1,58 @@
 package suite
 
 import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // mutants are broken runs, at least one per clause.
 func mutants() []suite.Mutant {
-	m := fault.Mutants("C-TP-001")
+	const some = suite.Any
+	at := suite.At
+	m := func(id, clause, on string, where suite.Place, f fault.Fault, says string, rows ...string) suite.Mutant {
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-TP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
+	}
 	b := model.BlockUnit
 	return []suite.Mutant{
-		m("bit-flipped-in-columns", "1", "nano dp=1,tp=2", fault.Corrupt(1, 0, 0),
+		m("bit-flipped-in-columns", "1", "nano dp=1,tp=2", at(some, 0, "block.0 q"), fault.Corrupt(1, 0, 0),
 			"one rank's first query projection returns one wrong last bit, once"),
-		m("key-columns-corrupt", "1", "odd dp=1,tp=4,vocab=parallel", fault.Corrupt(3, 1, 30),
-			"one of two copies of a KV head is computed wrong on one rank (sgl-project/sglang#19086)"),
+		m("key-columns-corrupt", "1", "odd dp=1,tp=4,vocab=parallel", at(3, 0, "block.0 k"), fault.Corrupt(3, 1, 30),
+			"one of two copies of a KV head is computed wrong on one rank (sgl-project/sglang#19086)", "B063"),
 
-		m("row-output-not-reduced", "2", "nano dp=1,tp=2", fault.OnCalls(sums(b(2), mlpSum), fault.Skip),
+		m("row-output-not-reduced", "2", "nano dp=1,tp=2", at(some, 0, "block.2 mlp"), fault.OnCalls(sums(b(2), mlpSum), fault.Skip),
 			"one block's MLP output stays a partial sum on every rank"),
-		m("bias-on-every-rank", "2", "odd dp=1,tp=2,vocab=parallel untied with linear biases", biasTimes(2),
-			"row-parallel biases are added once per rank (huggingface/text-generation-inference#1036, PaddlePaddle/Paddle#35186)"),
-		m("vocabulary-off-by-one", "2", "odd dp=1,tp=4,vocab=parallel", shiftVocabulary(1, -1),
-			"a rank's part of an uneven vocabulary begins one row early: a token outside counts as inside (NVIDIA/Megatron-LM#1754, apple/ml-cross-entropy#59)"),
+		m("bias-on-every-rank", "2", "odd dp=1,tp=2,vocab=parallel untied with linear biases", at(some, 0, "block.0 "), biasTimes(2),
+			"row-parallel biases are added once per rank (huggingface/text-generation-inference#1036, PaddlePaddle/Paddle#35186)", "B054"),
+		m("vocabulary-off-by-one", "2", "odd dp=1,tp=4,vocab=parallel", at(some, 0, "embed embed"), shiftVocabulary(1, -1),
+			"a rank's part of an uneven vocabulary begins one row early: a token outside counts as inside (NVIDIA/Megatron-LM#1754, apple/ml-cross-entropy#59)", "B066", "B072"),
 
-		m("slice-off-by-one", "3", "odd dp=1,tp=4,vocab=parallel", rotateSlice(1, 2, 35),
+		m("denominator-summed-twice", "2", "odd dp=1,tp=4,vocab=parallel", at(some, 0, "loss"), fault.OnCalls(denominators, fault.Twice),
+			"the sum of exponentials of logits that are whole already is summed over the ranks (NVIDIA/Megatron-LM#7452)", "B065"),
+		m("slice-off-by-one", "3", "odd dp=1,tp=4,vocab=parallel", at(1, -1, "layers.0.self_attn.q_proj"), rotateSlice(1, 2, 35),
 			"one rank's slice of a query projection begins one row late"),
 
-		m("input-gradient-not-reduced", "4", "nano dp=1,tp=4,vocab=parallel", fault.OnCalls(sums(b(1), mlpGradSum), fault.Skip),
-			"the gradient behind a column-parallel layer stays a partial sum: the conjugate of the forward sum is missing (apple/ml-cross-entropy#42)"),
-		m("attention-gradient-not-reduced", "4", "odd dp=1,tp=2", fault.OnCalls(sums(b(3), attnGradSum), fault.Skip),
+		m("input-gradient-not-reduced", "4", "nano dp=1,tp=4,vocab=parallel", at(some, 0, "block.1 dmlp"), fault.OnCalls(sums(b(1), mlpGradSum), fault.Skip),
+			"the gradient behind a column-parallel layer stays a partial sum: the conjugate of the forward sum is missing (apple/ml-cross-entropy#42)", "B067"),
+		m("attention-gradient-not-reduced", "4", "odd dp=1,tp=2", at(some, 0, "block.3 dattn"), fault.OnCalls(sums(b(3), attnGradSum), fault.Skip),
 			"the same behind q, k and v of the last block"),
 
-		m("norm-gradient-multiplied", "5", "nano dp=1,tp=2", doubleNormGrads(-1),
-			"gradients of norm weights, equal on both ranks, are summed over them"),
-		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", doubleNormGrads(2),
-			"one rank's norm weights get another gradient: the replicas drift apart"),
+		m("loss-times-ranks", "4", "nano dp=1,tp=2", at(some, 0, "dmlp"), lossTimes(2),
+			"the loss's gradient is multiplied by the tensor-parallel ranks, which share one batch (huggingface/transformers#45994)", "B024"),
+		m("norm-gradient-averaged", "5", "nano dp=1,tp=2", at(some, 0, "norm.weight"), halvedNormGrads(),
+			"gradients of norm weights are averaged over ranks that hold partial ones (EleutherAI/gpt-neox#1259)", "B057"),
+		m("norm-gradient-multiplied", "5", "nano dp=1,tp=2", at(some, 0, "norm.weight"), doubleNormGrads(-1),
+			"gradients of norm weights, equal on both ranks, are summed over them", "B068"),
+		m("norm-gradient-of-one-rank", "5", "odd dp=1,tp=4,vocab=parallel", at(2, 0, "norm.weight"), doubleNormGrads(2),
+			"one rank's norm weights get another gradient: the replicas drift apart", "B056", "B058", "B061"),
 
-		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", fault.OnCalls(ofKV, fault.Skip),
+		m("kv-gradient-not-summed", "6", "odd dp=1,tp=4,vocab=parallel", at(some, 0, "_proj"), fault.OnCalls(ofKV, fault.Skip),
 			"two ranks hold one KV head and each keeps its own share of the gradient (pytorch/torchtitan#2577)"),
 
-		m("all-reduce-too-many", "7", "nano dp=1,tp=2", fault.OnCalls(sums(b(0), attnSum), thenMax),
+		m("all-reduce-too-many", "7", "nano dp=1,tp=2", at(some, 0, "block.0"), fault.OnCalls(sums(b(0), attnSum), thenMax),
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
+		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, at(some, some, ""), fault.OnCalls(ofSecondReplica, fault.Twice),
+			"the second replica's ranks add the gradients of KV copies twice, as a group of copies that spans replicas does"),
 	}
-}
-
-// Places of a block's all-reduces within a micro-batch, on one stage.
-const (
-	attnSum     = iota // forward, output of attention
-	mlpSum             // forward, output of the MLP
-	mlpGradSum         // backward, input gradient of gate and up
-	attnGradSum        // backward, input gradient of q, k and v
-	blockSums
-)
-
-// sums selects one of a block's four all-reduces over the tensor-parallel ranks,
-// in every micro-batch; there must be one stage.
-func sums(unit string, place int) func(*fault.Call) bool {
-	return func(c *fault.Call) bool {
-		return c.Group == names.TP && c.Op == names.OpAllReduce && c.Label.Tensor == unit && c.N%blockSums == place
-	}
-}
-
-// thenMax follows a reduction by a maximum over the same ranks, which changes no
-// bit: all have the sum already.
-func thenMax(c *fault.Call) error {
-	if err := c.Do(); err != nil {
-		return err
-	}
-	c.Reduction = kernels.Max
-	return c.Do()
-}
-
-// ofKV selects the all-reduces over ranks that hold copies of one KV head.
-func ofKV(c *fault.Call) bool { return c.Group == names.KV && c.Op == names.OpAllReduce }
-
-// biasTimes adds row-parallel biases so many times, as each of that many ranks
-// does that adds it before the sum.
-func biasTimes(times int) fault.Fault {
-	return fault.OnBackend(fault.Every, func(be kernels.Backend) kernels.Backend { return &repeating{be, times} })
-}
-
-type repeating struct {
-	kernels.Backend
-	times int
-}
-
-func (b *repeating) Residual(dst, x, y, bias kernels.Tensor) {
-	for i := 1; i < b.times && !bias.Absent(); i++ {
-		b.AddBias(y, bias)
-	}
-	b.Backend.Residual(dst, x, y, bias)
-}
-
-// shiftVocabulary makes one rank look its part of the vocabulary up some rows
-// off: tokens outside count as inside, and those inside get a neighbour's row.
-func shiftVocabulary(rank, by int) fault.Fault {
-	return fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend { return &shifted{be, by} })
-}
-
-type shifted struct {
-	kernels.Backend
-	by int
-}
-
-func (s *shifted) Embedding(x, table kernels.Tensor, tokens []int32, first int) {
-	s.Backend.Embedding(x, table, tokens, first+s.by)
-}
-
-// doubleNormGrads adds every gradient of a norm weight twice on one rank (on
-// all, if rank is negative), as a sum over ranks that hold the same gradient
-// does. Where there is no memory for the surplus result it does not, and the run
-// shows no fault.
-func doubleNormGrads(rank int) fault.Fault {
-	return fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend { return &doubled{be} })
-}
-
-type doubled struct{ kernels.Backend }
-
-func (d *doubled) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
-	if buf, err := d.Alloc(dx.Len()); err == nil {
-		d.Backend.RMSNormGrad(kernels.Flat(buf).As(dx.Rows, dx.Cols), dw, dy, x, rstd, w, res)
-		d.Free(buf)
-	}
-	d.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
-}
-
-// rotateSlice makes one rank's n-th initial parameter (from 0, in the order of
-// its layout) begin so many elements late, its first ones behind its last.
-func rotateSlice(rank, n, by int) fault.Fault {
-	return fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend { return &rotated{be, n, by} })
-}
-
-type rotated struct {
-	kernels.Backend
-	left, by int // writes before the one that is rotated
-}
-
-func (r *rotated) Write(dst kernels.Tensor, src []float32) {
-	if r.left == 0 {
-		src = append(src[r.by:len(src):len(src)], src[:r.by]...)
-	}
-	r.left--
-	r.Backend.Write(dst, src)
 }

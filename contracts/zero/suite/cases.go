@@ -5,6 +5,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/contracts/zero"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -17,6 +18,21 @@ func Suite() *suite.Suite {
 
 // sgd trains with SGD.
 func sgd(c *spec.Config) { c.Optimizer = optim.Config{Name: "sgd", LR: 0.1, Decay: 0.1, Clip: 1} }
+
+// long has steps past the warm-up and over the end of the text, whose last step is
+// half full.
+func long(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "odd", Steps: 10, Epoch: 7, Plans: plans, Suffix: suite.Epochs, Change: func(c *spec.Config) {
+		c.Model.SeqLen, c.LastStep = 11, data.Pad
+	}}
+}
+
+// wide has so many owners that their number has no hexadecimal digit.
+func wide(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "nano", Steps: 2, Plans: plans, Suffix: " of 17 sequences", Change: func(c *spec.Config) {
+		c.Model.Groups.Data, c.Model.SeqLen, c.Sequences = 16, 5, 17
+	}}
+}
 
 // fixtures are the default cases of a level. nano has 8 logical workers and an
 // untied head; odd has 4, a tied head, and sizes that nothing divides.
@@ -32,6 +48,8 @@ func fixtures(level int) []suite.Fixture {
 			"dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors", "dp=2,pp=2,zero=1", "dp=2,tp=2,zero=3", "dp=2,pp=2,zero=3",
 		}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3"}, Change: sgd, Suffix: " sgd"},
+		long("dp=4,zero=3"),
+		wide("dp=16,zero=3"),
 	}
 	many := []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{
@@ -49,6 +67,8 @@ func fixtures(level int) []suite.Fixture {
 		}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3"}, Change: sgd, Suffix: " sgd"},
 	}
+	many = append(many, long("dp=4,zero=1", "dp=4,zero=3", "dp=2,tp=4,zero=3"),
+		wide("dp=16,zero=1", "dp=16,zero=2", "dp=16,zero=3", "dp=16,zero=1,shard=balanced"))
 	return suite.Level(level, few, many, suite.Fixture{Config: "5M", Steps: 4, Plans: []string{"dp=4,zero=1", "dp=4,zero=2", "dp=4,zero=3", "dp=2,zero=1,shard=balanced"}})
 }
 

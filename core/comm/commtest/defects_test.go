@@ -200,6 +200,23 @@ func failureDefects() []defect {
 				},
 			}
 		}, []string{"arguments", "mismatch", "closed peer", "cancelled peer", "failure spreads"}},
+		{"a mismatch of bounds is served", func(m *mutant) overrides {
+			return overrides{allGather: func(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
+				own := shard.Part{Index: m.Rank(), Size: m.Size()}.Of(dst.Len())
+				if src.Len() == own.Len() {
+					bounds = nil
+				}
+				return m.Communicator.AllGather(ctx, dst, src, bounds)
+			}}
+		}, []string{"misfits"}},
+		{"a longer message is cut", func(m *mutant) overrides {
+			return overrides{send: func(ctx context.Context, x kernels.Tensor, to int) error {
+				if x.Len() > 24 {
+					x = x.Range(0, 24)
+				}
+				return m.Communicator.Send(ctx, x, to)
+			}}
+		}, []string{"misfits"}},
 		{"errors of another type", func(m *mutant) overrides {
 			return overrides{barrier: func(ctx context.Context) error {
 				if err := m.Communicator.Barrier(ctx); err != nil {

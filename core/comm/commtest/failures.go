@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -157,6 +158,24 @@ func checkMismatch(r Reporter, s Suite) {
 		return errors.New("a message of 2 elements filled 3")
 	})
 }
+
+// checkMisfits goes through all that ranks can disagree on, the odd rank another one
+// each time: every rank is refused.
+func checkMisfits(r Reporter, s Suite) {
+	for _, size := range []int{2, 3, 5} {
+		for _, m := range drill.Misfits(size) {
+			s.mustFail(r, fmt.Sprintf("mismatch of %s in a world of %d", m.Name, size), size,
+				failure{cause: comm.ErrMismatch, peer: anyPeer}, func(ctx context.Context, k rank) error {
+					return comm.DrillMisfit(ctx, []comm.Communicator{open{k.Communicator}}, s.Backend, m)[0]
+				})
+		}
+	}
+}
+
+// open is a communicator that whoever uses it does not close.
+type open struct{ comm.Communicator }
+
+func (open) Close() error { return nil }
 
 // checkClosedPeer lets one rank leave before and while the others need it.
 func checkClosedPeer(r Reporter, s Suite) {

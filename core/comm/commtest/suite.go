@@ -60,6 +60,7 @@ func Checks() []Check {
 		{"duplicates overlap", checkDuplicates},
 		{"arguments", checkArguments},
 		{"mismatch", checkMismatch},
+		{"misfits", checkMisfits},
 		{"closed peer", checkClosedPeer},
 		{"cancelled peer", checkCancelledPeer},
 		{"failure spreads", checkFailureSpreads},

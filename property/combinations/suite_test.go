@@ -1,4 +1,4 @@
-package products_test
+package combinations_test
 
 import (
 	"testing"

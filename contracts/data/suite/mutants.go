@@ -1,0 +1,37 @@
+package suite
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/spec"
+)
+
+// mutants are broken runs, at least one per clause. All of their ranks agree.
+func mutants() []suite.Mutant {
+	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
+		return suite.Mutant{ID: id, Clause: "C-DATA-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
+	}
+	const drops, sharded, pads, threes, odd = "nano dp=4,microbatches=4 bytes", "nano dp=2,pp=2,zero=2 bytes",
+		"nano dp=2,zero=3 bytes padded", "odd dp=3 bytes", "odd dp=2,tp=2,microbatches=6 bytes padded"
+	return []suite.Mutant{
+		m("epoch-begins-late", "1", drops, late(2), "every epoch but the first begins with its second step"),
+		m("padded-step-forgotten", "1", pads, dropPadded(3),
+			"the sequences that do not fill a step are left out where they should be padded"),
+		m("neighbour's-share", "1", odd, neighbour(), "every logical worker takes its neighbour's sequences: none is lost"),
+		m("share-rotated", "1", sharded, rotated(), "a worker takes its own sequences in another order"),
+
+		m("cut-into-fewer", "2", odd, fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.MicroBatches = 2 }),
+			"micro-batches hold more sequences than the plan says: activations need more memory, sums are the same"),
+		m("cut-by-other-workers", "2", sharded, fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.Zero = 0 }),
+			"ranks walk the workers of another placement"),
+
+		m("targets-not-shifted", "3", threes, rows(unshifted), "every token is its own target"),
+		m("seven-bits", "3", drops, rows(seven), "tokens lose their eighth bit: English text shows nothing"),
+		m("blank-not-ignored", "3", odd, rows(heard), "a sequence to be ignored is learned"),
+
+		m("padding-counted", "4", threes, rows(counts), "padding is a target and is counted"),
+		m("count-off-by-one", "4", sharded, oneMore(), "all ranks count one valid token too many: every gradient is scaled (NVIDIA/TransformerEngine#2476)"),
+		m("sequences-miscounted", "4", pads, rows(valid), "every sequence claims one valid token more than it has"),
+	}
+}

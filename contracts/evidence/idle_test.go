@@ -1,0 +1,67 @@
+package evidence_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// of is the digest of elements of a parameter that all have the same bits.
+func of(name string, n int64, bits uint64) *kernels.Digest {
+	var d kernels.Digest
+	for i := range n {
+		a, b := kernels.Mix(kernels.TensorID(name), uint64(i), bits)
+		d.Add(kernels.Digest{A: a, B: b})
+	}
+	return &d
+}
+
+// TestIdle: a parameter with a gradient that no step moves is named; one that
+// moved, was not pulled, or may not move in any step that is known is not.
+func TestIdle(t *testing.T) {
+	const name = "model.norm.weight"
+	base := spread(t, "dp=1")
+	var n int64
+	for _, p := range base.Params {
+		if p.Name == name {
+			n = p.Len
+		}
+	}
+	for _, x := range []struct {
+		name             string
+		before, after, g uint64 // bits of the elements
+		lr, norm         trace.Float
+		idle             bool
+	}{
+		{"it stays", 7, 7, 1, 0.1, 2, true},
+		{"it moves", 7, 8, 1, 0.1, 2, false},
+		{"no gradient", 7, 7, 0, 0.1, 2, false},
+		{"no rate", 7, 7, 1, 0, 2, false},
+		{"a step that was skipped", 7, 7, 1, 0.1, trace.Float(math.Inf(1)), false},
+	} {
+		h := *base.History
+		h.Ranks = map[int][]trace.Event{0: {
+			{Kind: trace.KindDigest, Step: -1, What: trace.Weight, Tensor: name, Count: n, Digest: of(name, n, x.before)},
+			{Kind: trace.KindDigest, What: trace.Grad, Tensor: name, Count: n, Digest: of(name, n, x.g)},
+			{Kind: trace.KindScalar, What: trace.LR, Value: x.lr},
+			{Kind: trace.KindScalar, What: trace.Norm, Value: x.norm},
+			{Kind: trace.KindDigest, What: trace.Weight, Tensor: name, Count: n, Digest: of(name, n, x.after)},
+		}}
+		r, err := evidence.New(&h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Idle(); (got != "") != x.idle || x.idle && !strings.Contains(got, name) {
+			t.Errorf("%s: %q", x.name, got)
+		}
+		res := judge(evidence.With(func(p *contract.Pass, _ *evidence.Run) { p.Found(true) }), map[contract.Role]*trace.History{contract.Test: &h})
+		if (res.Verdict() == contract.Held) == x.idle {
+			t.Errorf("%s: %s", x.name, res.Verdict())
+		}
+	}
+}

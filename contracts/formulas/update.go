@@ -1,0 +1,100 @@
+package formulas
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lockstep-ml/lockstep/contracts/independent"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// taken is a step that the optimizer takes, with what it must apply.
+type taken struct {
+	step, before int // steps taken before it
+	grads        map[string][]float32
+	norm, coef   float64
+}
+
+// each calls judge for every step, with expect pieces of evidence each; a step whose
+// gradient has elements missing is not judged. The pass doubts, and ends, at one
+// whose gradient is not finite.
+func (s *subject) each(expect int, judge func(taken)) {
+	before := 0
+	for step := range s.run.Config.Steps {
+		s.Expect(expect)
+		grads, ok := s.all(step, trace.Grad)
+		if !ok {
+			return
+		}
+		norm := independent.Norm(grads)
+		if math.IsNaN(norm) || math.IsInf(norm, 0) {
+			s.Doubt("step %d: the gradient is not finite: C-NORM-001 judges what follows", step)
+			return
+		}
+		judge(taken{step, before, grads, norm, s.optimizer.Coefficient(norm)})
+		before++
+	}
+}
+
+// recorded is clause 3.
+func (s *subject) recorded() {
+	s.each(4, func(t taken) {
+		is := func(what string, want float64, right func(float64) bool, why string) {
+			got, ok := s.scalar(t.step, what)
+			if !ok {
+				return
+			}
+			if s.Saw(1); !right(got) {
+				s.At(0, t.step).Of(what).Report(got, want, "%s", why)
+			}
+		}
+		is(trace.Norm, t.norm, func(x float64) bool { return independent.NormIs(t.grads, x) }, "the norm is not that of the gradient's elements")
+		is(trace.Coef, t.coef, func(x float64) bool { return math.Abs(x-t.coef) <= (0x1p-48+4*0x1p-53)*t.coef },
+			fmt.Sprintf("the coefficient is not that of the norm %v and clip %v", t.norm, s.optimizer.Clip))
+		is(trace.LR, s.optimizer.Rate(t.before), func(x float64) bool { return s.optimizer.RateIs(t.before, x) },
+			fmt.Sprintf("the learning rate is not that after %d steps", t.before))
+		is(trace.Counter, float64(t.before+1), func(x float64) bool { return x == float64(t.before+1) }, "the counter is not the number of steps taken")
+	})
+}
+
+// applied is clause 4.
+func (s *subject) applied() {
+	kinds := append([]string{trace.Weight}, s.optimizer.Moments()...)
+	s.each(len(kinds)*len(s.params), func(t taken) {
+		moved := false
+		for _, p := range s.params {
+			moved = s.update(t, p, kinds) || moved
+		}
+		if !moved {
+			s.Doubt("step %d: the update moves no weight further than its bound: nothing is proved", t.step)
+		}
+	})
+}
+
+// update judges one parameter's update; moved says whether the formula moves some
+// element further than its bound.
+func (s *subject) update(t taken, p independent.Param, kinds []string) (moved bool) {
+	var before, after [][]float32
+	for _, kind := range kinds {
+		x, y := s.elements(t.step-1, kind, p), s.elements(t.step, kind, p)
+		if x == nil || y == nil {
+			return true // the evidence that lacks is counted
+		}
+		before, after = append(before, x), append(after, y)
+	}
+	w, moments, err := s.optimizer.Update(p, before[0], t.grads[p.Name], before[1:], t.before, s.optimizer.Rate(t.before), t.coef)
+	if err != nil {
+		s.Doubt("step %d: %v", t.step, err)
+		return true
+	}
+	for i, x := range append([]independent.Bounded{w}, moments...) {
+		s.judge(t.step, x.Judge(p.Name, after[i]), fmt.Sprintf("%s after the step is not what %s makes of what was before it, by rate %v and coefficient %v",
+			kinds[i], s.optimizer.Name, s.optimizer.Rate(t.before), t.coef))
+	}
+	for i, x := range before[0] {
+		if math.Abs(w.Value[i]-float64(x)) > w.Bound[i] {
+			return true
+		}
+	}
+	return false
+}

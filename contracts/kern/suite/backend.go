@@ -1,0 +1,298 @@
+package suite
+
+import (
+	"math"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// faulty is a backend whose kernels can be wrong: each function, where there is
+// one, takes the place of the kernel and is given the right backend. spoil is
+// called after every kernel that sets tensors, with those.
+type faulty struct {
+	kernels.Backend
+	spoil func(be kernels.Backend, kernel string, outputs ...kernels.Tensor)
+
+	matMulNT      func(be kernels.Backend, c, a, b kernels.Tensor, groups []int)
+	matMulNN      func(be kernels.Backend, c kernels.Tensor, terms []kernels.Term)
+	rmsNorm       func(be kernels.Backend, y, rstd, x, w kernels.Tensor, eps float64)
+	rmsNormGrad   func(be kernels.Backend, dx, dw, dy, x, rstd, w, res kernels.Tensor)
+	rope          func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool)
+	embedding     func(be kernels.Backend, x, table kernels.Tensor, tokens []int32, first int)
+	attentionGrad func(be kernels.Backend, dq, dk, dv, do, p, q, k, v kernels.Tensor, h kernels.Heads)
+	swiGLU        func(be kernels.Backend, h, z, u kernels.Tensor)
+	logitsExpSum  func(be kernels.Backend, sum, z, max kernels.Tensor, groups []int)
+	copy          func(be kernels.Backend, dst, src kernels.Tensor)
+	addBias       func(be kernels.Backend, y, b kernels.Tensor)
+	residual      func(be kernels.Backend, dst, x, y, b kernels.Tensor)
+	adamW         func(be kernels.Backend, w, m, v, g kernels.Tensor, p kernels.AdamWParams)
+	reduce        func(be kernels.Backend, dst, src []kernels.Tensor, op kernels.Op)
+	sumSquares    func(be kernels.Backend, acc *kernels.SquareSum, x kernels.Tensor)
+	hash          func(be kernels.Backend, d *kernels.Digest, x kernels.Tensor, at kernels.Place)
+	hashChanged   func(be kernels.Backend, d *kernels.Digest, x, old kernels.Tensor, at kernels.Place) int
+	alloc         func(be kernels.Backend, n int) (kernels.Buffer, error)
+}
+
+// Unwrap shows the backend beneath, whose tally counts.
+func (f *faulty) Unwrap() kernels.Backend { return f.Backend }
+
+func (f *faulty) after(kernel string, outputs ...kernels.Tensor) {
+	if f.spoil != nil {
+		f.spoil(f.Backend, kernel, outputs...)
+	}
+}
+
+func (f *faulty) Alloc(n int) (kernels.Buffer, error) {
+	if f.alloc != nil {
+		return f.alloc(f.Backend, n)
+	}
+	return f.Backend.Alloc(n)
+}
+
+func (f *faulty) Fill(x kernels.Tensor, v float64) {
+	f.Backend.Fill(x, v)
+	f.after("Fill", x)
+}
+
+func (f *faulty) Copy(dst, src kernels.Tensor) {
+	if f.copy != nil {
+		f.copy(f.Backend, dst, src)
+		return
+	}
+	f.Backend.Copy(dst, src)
+	f.after("Copy", dst)
+}
+
+func (f *faulty) Add(dst, x, y kernels.Tensor) {
+	f.Backend.Add(dst, x, y)
+	f.after("Add", dst)
+}
+
+func (f *faulty) Scale(dst, x kernels.Tensor, s float64) {
+	f.Backend.Scale(dst, x, s)
+	f.after("Scale", dst)
+}
+
+func (f *faulty) AddBias(y, b kernels.Tensor) {
+	if f.addBias != nil {
+		f.addBias(f.Backend, y, b)
+		return
+	}
+	f.Backend.AddBias(y, b)
+	f.after("AddBias", y)
+}
+
+func (f *faulty) Residual(dst, x, y, b kernels.Tensor) {
+	if f.residual != nil {
+		f.residual(f.Backend, dst, x, y, b)
+		return
+	}
+	f.Backend.Residual(dst, x, y, b)
+	f.after("Residual", dst)
+}
+
+func (f *faulty) ColumnSum(dst, x kernels.Tensor) {
+	f.Backend.ColumnSum(dst, x)
+	f.after("ColumnSum", dst)
+}
+
+func (f *faulty) MatMulNT(c, a, b kernels.Tensor, groups []int) {
+	if f.matMulNT != nil {
+		f.matMulNT(f.Backend, c, a, b, groups)
+		return
+	}
+	f.Backend.MatMulNT(c, a, b, groups)
+	f.after("MatMulNT", c)
+}
+
+func (f *faulty) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
+	if f.matMulNN != nil {
+		f.matMulNN(f.Backend, c, terms)
+		return
+	}
+	f.Backend.MatMulNN(c, terms)
+	f.after("MatMulNN", c)
+}
+
+func (f *faulty) MatMulTN(c, a, b kernels.Tensor) {
+	f.Backend.MatMulTN(c, a, b)
+	f.after("MatMulTN", c)
+}
+
+func (f *faulty) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
+	if f.rmsNorm != nil {
+		f.rmsNorm(f.Backend, y, rstd, x, w, eps)
+		return
+	}
+	f.Backend.RMSNorm(y, rstd, x, w, eps)
+	f.after("RMSNorm", y, rstd)
+}
+
+func (f *faulty) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
+	if f.rmsNormGrad != nil {
+		f.rmsNormGrad(f.Backend, dx, dw, dy, x, rstd, w, res)
+		return
+	}
+	f.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
+	f.after("RMSNormGrad", dx, dw)
+}
+
+func (f *faulty) Rope(x, cos, sin kernels.Tensor, inverse bool) {
+	if f.rope != nil {
+		f.rope(f.Backend, x, cos, sin, inverse)
+		return
+	}
+	f.Backend.Rope(x, cos, sin, inverse)
+	f.after("Rope", x)
+}
+
+func (f *faulty) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
+	f.Backend.Attention(o, p, q, k, v, h)
+	f.after("Attention", o, p)
+}
+
+func (f *faulty) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h kernels.Heads) {
+	if f.attentionGrad != nil {
+		f.attentionGrad(f.Backend, dq, dk, dv, do, p, q, k, v, h)
+		return
+	}
+	f.Backend.AttentionGrad(dq, dk, dv, do, p, q, k, v, h)
+	f.after("AttentionGrad", dq, dk, dv)
+}
+
+func (f *faulty) SwiGLU(h, z, u kernels.Tensor) {
+	if f.swiGLU != nil {
+		f.swiGLU(f.Backend, h, z, u)
+		return
+	}
+	f.Backend.SwiGLU(h, z, u)
+	f.after("SwiGLU", h)
+}
+
+func (f *faulty) SwiGLUGrad(dz, du, dh, z, u kernels.Tensor) {
+	f.Backend.SwiGLUGrad(dz, du, dh, z, u)
+	f.after("SwiGLUGrad", dz, du)
+}
+
+func (f *faulty) Embedding(x, table kernels.Tensor, tokens []int32, first int) {
+	if f.embedding != nil {
+		f.embedding(f.Backend, x, table, tokens, first)
+		return
+	}
+	f.Backend.Embedding(x, table, tokens, first)
+	f.after("Embedding", x)
+}
+
+func (f *faulty) EmbeddingGrad(dtable, dx kernels.Tensor, tokens []int32, first int) {
+	f.Backend.EmbeddingGrad(dtable, dx, tokens, first)
+	f.after("EmbeddingGrad", dtable)
+}
+
+func (f *faulty) LogitsMax(max, target, z kernels.Tensor, targets []int32, first int) {
+	f.Backend.LogitsMax(max, target, z, targets, first)
+	f.after("LogitsMax", max, target)
+}
+
+func (f *faulty) LogitsExpSum(sum, z, max kernels.Tensor, groups []int) {
+	if f.logitsExpSum != nil {
+		f.logitsExpSum(f.Backend, sum, z, max, groups)
+		return
+	}
+	f.Backend.LogitsExpSum(sum, z, max, groups)
+	f.after("LogitsExpSum", sum, z)
+}
+
+func (f *faulty) CrossEntropy(nll, z, sum, max, target kernels.Tensor, targets []int32, first int, invN float64) {
+	f.Backend.CrossEntropy(nll, z, sum, max, target, targets, first, invN)
+	f.after("CrossEntropy", nll, z)
+}
+
+func (f *faulty) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
+	if f.adamW != nil {
+		f.adamW(f.Backend, w, m, v, g, p)
+		return
+	}
+	f.Backend.AdamW(w, m, v, g, p)
+	f.after("AdamW", w, m, v)
+}
+
+func (f *faulty) SGD(w, b, g kernels.Tensor, p kernels.SGDParams) {
+	f.Backend.SGD(w, b, g, p)
+	f.after("SGD", w, b)
+}
+
+func (f *faulty) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
+	if f.reduce != nil {
+		f.reduce(f.Backend, dst, src, op)
+		return
+	}
+	f.Backend.Reduce(dst, src, op)
+	f.after("Reduce", dst...)
+}
+
+func (f *faulty) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
+	if f.sumSquares != nil {
+		f.sumSquares(f.Backend, acc, x)
+		return
+	}
+	f.Backend.SumSquares(acc, x)
+}
+
+func (f *faulty) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
+	if f.hash != nil {
+		f.hash(f.Backend, d, x, at)
+		return
+	}
+	f.Backend.Hash(d, x, at)
+}
+
+func (f *faulty) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kernels.Place) int {
+	if f.hashChanged != nil {
+		return f.hashChanged(f.Backend, d, x, old, at)
+	}
+	return f.Backend.HashChanged(d, x, old, at)
+}
+
+// get reads the elements of a tensor, row by row.
+func get(be kernels.Backend, t kernels.Tensor) []float32 {
+	out := make([]float32, t.Len())
+	for r := range t.Rows {
+		// An error is a fault of the device, which shows by itself.
+		_ = be.Read(out[r*t.Cols:(r+1)*t.Cols], t.RowRange(r, r+1))
+	}
+	return out
+}
+
+// put writes them.
+func put(be kernels.Backend, t kernels.Tensor, x []float32) {
+	for r := range t.Rows {
+		be.Write(t.RowRange(r, r+1), x[r*t.Cols:(r+1)*t.Cols])
+	}
+}
+
+// copied is a copy of a tensor in memory of its own, to be freed.
+func copied(be kernels.Backend, t kernels.Tensor) (x kernels.Tensor, free func()) {
+	buf, err := be.Alloc(t.Len())
+	if err != nil {
+		panic(err) // the drill reports it as a failure of the case
+	}
+	x = kernels.Flat(buf).As(t.Rows, t.Cols)
+	put(be, x, get(be, t))
+	return x, func() { be.Free(buf) }
+}
+
+// change replaces each element x by f(x).
+func change(be kernels.Backend, t kernels.Tensor, f func(x float32) float32) {
+	x := get(be, t)
+	for i, v := range x {
+		x[i] = f(v)
+	}
+	put(be, t, x)
+}
+
+// flip inverts the last bit of one element.
+func flip(be kernels.Backend, t kernels.Tensor, row, col int) {
+	change(be, t.RowRange(row, row+1).ColRange(col, col+1), func(x float32) float32 {
+		return math.Float32frombits(math.Float32bits(x) ^ 1)
+	})
+}

@@ -1,0 +1,58 @@
+package suite
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+)
+
+// mutants are backends with one defect each.
+func mutants() []suite.Mutant {
+	m := func(id, clause, on string, f fault.Fault, says string) suite.Mutant {
+		return suite.Mutant{ID: id, Clause: "C-KERN-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
+	}
+	const products, norms, attention, gates, sums, squares, memory = "matrix products", "norms and embeddings", "attention", "gates and loss",
+		"sums and updates", "squares and digests", "memory"
+	out := []suite.Mutant{
+		m("one-lane-of-the-widest-tile", "1", products, lane("MatMulNT", 6, 64, 5, 37), "one lane of tiles of 6 x 64 loses its last bit"),
+		m("product-tail", "1", products, lastColumn("MatMulNN", 0), "the last column is left out where vectors do not cover it (karpathy/llm.c#445)"),
+		m("second-block-of-k", "1", products, firstBlock(), "chains end after their first block"),
+		m("product-ungrouped", "1", products, ungrouped(), "groups of a product are one chain: right, but another last bit"),
+		m("product-unstrided", "1", products, unstrided(), "rows of a strided operand are read as if they were adjacent"),
+		m("product-shared", "1", products, shared("MatMulTN", sharedElements), "one bit is wrong in products that are large enough to be shared between threads"),
+		m("norm-last-rows", "2", norms, floorOfRows(), "rows that blocks do not cover are left out of the gradient of a norm's weight (BobMcDear/attorch#18)"),
+		m("norm-race", "2", norms, nowAndThen("RMSNormGrad"), "scratch is used twice without a barrier: the gradient of a norm's weight is wrong now and then (ml-explore/mlx#2340)"),
+		m("rope-inverse-tail", "2", norms, inverseTail(), "the inverse rotation turns the last element of a half head the wrong way where a vector does not cover it"),
+		m("embedding-whole-table", "2", norms, wholeTable(), "a part of the vocabulary is looked up as if it were the whole"),
+		m("embedding-shared", "2", norms, shared("EmbeddingGrad", sharedElements), "one bit of the embedding's gradient is wrong where threads share it"),
+		m("attention-beyond-64", "3", attention, longSequences(), "the last query is wrong for more tokens than the widest vector has elements (Dao-AILab/flash-attention#2337)"),
+		m("attention-one-key-group", "3", attention, oneKeyGroup(), "gradients of shared keys are summed in one chain: right, but another last bit"),
+		m("gate-saturates", "4", gates, saturated(), "the gate counts as open for z above 6"),
+		m("softmax-constant", "4", gates, constantMaximum(), "a constant is subtracted in place of the row's maximum (HabanaAI/vllm-fork#275)"),
+		m("exponential-flushed", "4", gates, flushed("LogitsExpSum"), "subnormal exponentials are zero"),
+		m("loss-tail", "4", gates, lastColumn("CrossEntropy", 1), "the last logit has no gradient where vectors do not cover the vocabulary"),
+		m("subnormals-flushed", "5", sums, flushed("Add"), "subnormal sums are zero"),
+		m("residual-in-place", "5", sums, overwritten(), "an output that is an operand is overwritten before that is read"),
+		m("bias-first-row", "5", sums, firstRow(), "a bias enters the first row alone where rows are strided"),
+		m("update-tail", "5", sums, wholeVectors(), "the last elements are not updated where vectors do not cover them"),
+		m("reduction-in-order", "5", sums, inOrder(), "sources are added one after the other in place of a tree: right, but another last bit"),
+		m("squares-lost", "6", squares, lostAddition(), "of two threads' additions to one sum one is lost (fla-org/flash-linear-attention#889)"),
+		m("index-of-32-bits", "6", squares, narrowIndex(), "elements are counted in 32 bits (PaddlePaddle/Paddle#71935)"),
+		m("minus-zero-is-zero", "6", squares, unequalZeros(), "a change from -0 to +0 is none"),
+		m("store-past-the-end", "7", sums, pastTheEnd("Scale"), "a vector that is not full stores beyond the end (Dao-AILab/flash-attention#2337)"),
+		m("scratch-in-input", "7", norms, scratchInInput(), "an operand that is only read is used as scratch"),
+		m("memory-not-zero", "7", memory, dirty(), "memory is lent that is not zero"),
+		m("shapes-not-checked", "7", memory, lenient(), "operands of different sizes are accepted"),
+	}
+	for _, l := range []struct {
+		id, says string
+		tally    func(asked int) int
+	}{
+		{"tally-runs-on", "the tally counts calls of a routine that nothing calls", func(asked int) int { return asked }},
+		{"tally-backwards", "the tally counts backwards", func(asked int) int { return max(0, 1000-asked) }},
+		{"tally-forgets", "the tally lists what has run, in place of all that there is", func(asked int) int { return min(asked, 1) - 1 + 5*min(asked, 1) }},
+	} {
+		out = append(out, suite.Mutant{ID: l.id, Clause: ranClause, On: routines, Break: lies(l.tally), Says: l.says})
+	}
+	return out
+}
