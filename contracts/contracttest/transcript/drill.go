@@ -48,5 +48,15 @@ func (s *script) drill(role contract.Role, d *datadriven.TestData) (string, erro
 			}
 		}
 	}
-	return fmt.Sprintf("%d operations, ranks: %d\n", n, world), nil
+	refused := 0
+	if world > 1 { // one rank agrees with itself
+		for _, m := range drill.Misfits(world) {
+			for rank, call := range m.Calls {
+				h.Ranks[rank] = append(h.Ranks[rank], trace.Event{Kind: trace.KindDrill, Rank: rank, What: "mismatch", Unit: m.Name, Op: call.Op,
+					Count: int64(call.Count), Text: names.Mismatch})
+				refused++
+			}
+		}
+	}
+	return fmt.Sprintf("%d operations, %d refused, ranks: %d\n", n, refused, world), nil
 }

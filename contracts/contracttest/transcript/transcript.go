@@ -14,7 +14,7 @@
 //	drill ROLE world=N [repeats=N]
 //	                  begins the history of a drill of communicators, of level
 //	                  0 and seed 1, in which every operation gave its right
-//	                  result; that of the ranks' mismatch is left out
+//	                  result and every misfit was refused on all ranks
 //	events ROLE [ranks=(0,1)]
 //	                  adds the input's events, one a line, to the history of
 //	                  every rank that is named, or of all

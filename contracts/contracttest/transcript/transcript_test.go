@@ -101,7 +101,7 @@ func TestErrors(t *testing.T) {
 		{"drill other", "", "drill other: world=0 repeats=1: must be at least 1"},
 		{"drill other world=2 repeats=0", "", "drill other: world=2 repeats=0: must"},
 		{"drill other world=two", "", "world: strconv.Atoi"},
-		{"drill other world=1 repeats=2", "", "874 operations, ranks: 1\n"},
+		{"drill other world=1 repeats=2", "", "874 operations, 0 refused, ranks: 1\n"},
 		{"drop other", "drill step=1", "437 events fewer\n"},
 	} {
 		if got := do(c.line, c.input); !strings.HasPrefix(got, c.want) {
