@@ -159,3 +159,11 @@ func matches(e, pattern trace.Event, given []string) bool {
 	}
 	return true
 }
+
+// assign sets fields of an event to those of another.
+func assign(e *trace.Event, from trace.Event, fields []string) {
+	for _, name := range fields {
+		f, _ := named(name)
+		reflect.ValueOf(e).Elem().FieldByIndex(f.Index).Set(reflect.ValueOf(from).FieldByIndex(f.Index))
+	}
+}

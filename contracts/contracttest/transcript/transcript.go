@@ -9,10 +9,18 @@
 //	run ROLE          begins the history of a role (test, control, ...): the
 //	                  input changes the preset configuration nano, one setting
 //	                  a line: preset NAME, plan PLAN, steps N, sequences N,
-//	                  layers N, seq_len N, workers N (Groups.Data), tied
+//	                  layers N, seq_len N, workers N (Groups.Data), tied,
+//	                  digests (Evidence.Digests)
+//	drill ROLE world=N [repeats=N]
+//	                  begins the history of a drill of communicators, of level
+//	                  0 and seed 1, in which every operation gave its right
+//	                  result and every misfit was refused on all ranks
 //	events ROLE [ranks=(0,1)]
 //	                  adds the input's events, one a line, to the history of
 //	                  every rank that is named, or of all
+//	change ROLE [ranks=(0,1)]
+//	                  sets fields of events: in a line, those behind "->" of
+//	                  the events that have all fields before it
 //	drop ROLE [ranks=(0,1)]
 //	                  takes away the events that have all fields of one of
 //	                  the input's lines
@@ -23,8 +31,9 @@
 // op=all-reduce group=dp ranks=0,1 unit=embed count=12", "unmoved
 // ranges=0-2,7-9". A digest is its text, or any other word, which stands for a
 // digest of its own, with "!n" where n elements are not finite. A flag (once,
-// overlap) is its name. Text with blanks is quoted. Every event must have the
-// form that the format of histories gives its kind.
+// overlap) is its name. Text with blanks is quoted. "{a,b}" in a line makes two of
+// it, one with a and one with b. Every event must have the form that the format of
+// histories gives its kind.
 package transcript
 
 import (
@@ -72,8 +81,11 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 		return "", fmt.Errorf("%s: needs a role", d.Cmd)
 	}
 	role := contract.Role(d.CmdArgs[0].Key)
-	if d.Cmd == "run" {
+	switch d.Cmd {
+	case "run":
 		return s.begin(role, d.Input)
+	case "drill":
+		return s.drill(role, d)
 	}
 	h := s.runs[role]
 	if h == nil {
@@ -85,11 +97,13 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 	}
 	switch d.Cmd {
 	case "events":
-		return add(h, ranks, lines(d.Input))
+		return add(h, ranks, expand(lines(d.Input)))
+	case "change":
+		return change(h, ranks, expand(lines(d.Input)))
 	case "drop":
-		return drop(h, ranks, lines(d.Input))
+		return drop(h, ranks, expand(lines(d.Input)))
 	}
-	return "", fmt.Errorf("no command %q: known are run, events, drop, judge", d.Cmd)
+	return "", fmt.Errorf("no command %q: known are run, drill, events, change, drop, judge", d.Cmd)
 }
 
 // lines are the lines of a command's input without comments.
@@ -98,6 +112,22 @@ func lines(input string) []string {
 	for l := range strings.Lines(input) {
 		if l = strings.TrimSpace(l); l != "" && l[0] != '#' {
 			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// expand writes lines with braces out, the last braces varying fastest.
+func expand(lines []string) (out []string) {
+	for _, l := range lines {
+		before, rest, open := strings.Cut(l, "{")
+		list, after, closed := strings.Cut(rest, "}")
+		if !open || !closed {
+			out = append(out, l)
+			continue
+		}
+		for word := range strings.SplitSeq(list, ",") {
+			out = append(out, expand([]string{before + word + after})...)
 		}
 	}
 	return out
@@ -135,13 +165,19 @@ func (s *script) begin(role contract.Role, input string) (string, error) {
 	if err := cfg.Validate(); err != nil {
 		return "", err
 	}
-	h := &trace.History{Ranks: map[int][]trace.Event{}, Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: cfg.Plan.World(),
-		Plan: cfg.Plan.String(), Model: cfg.Model.Name, Backend: "none", Spec: cfg.Recorded()}}
+	h := s.history(role, trace.Header{World: cfg.Plan.World(), Plan: cfg.Plan.String(), Model: cfg.Model.Name, Spec: cfg.Recorded()})
+	return fmt.Sprintf("%s of %s, ranks: %d\n", cfg.Plan, cfg.Model.Name, h.Header.World), nil
+}
+
+// history begins the history of a role, without events.
+func (s *script) history(role contract.Role, header trace.Header) *trace.History {
+	header.Schema, header.Arithmetic, header.Backend = trace.Schema, kernels.Arithmetic, "none"
+	h := &trace.History{Ranks: map[int][]trace.Event{}, Header: header}
 	for r := range h.Header.World {
 		h.Ranks[r] = nil
 	}
 	s.runs[role] = h
-	return fmt.Sprintf("%s of %s, ranks: %d\n", cfg.Plan, cfg.Model.Name, h.Header.World), nil
+	return h
 }
 
 // set changes one setting of a configuration.
@@ -158,6 +194,8 @@ func set(cfg *spec.Config, line string) (err error) {
 		cfg.Plan, err = plan.Parse(value)
 	case name == "tied" && value == "":
 		cfg.Model.Tied = true
+	case name == "digests" && value == "":
+		cfg.Evidence.Digests = true
 	default:
 		err = fmt.Errorf("no such setting")
 	}
@@ -184,6 +222,38 @@ func add(h *trace.History, ranks []int, lines []string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d events\n", n), nil
+}
+
+// change sets fields of the events that a line matches.
+func change(h *trace.History, ranks []int, lines []string) (string, error) {
+	n := 0
+	for _, l := range lines {
+		before, after, ok := strings.Cut(l, "->")
+		pattern, fields, err := Parse(before)
+		if err != nil || !ok {
+			return "", fmt.Errorf("%s: want fields, -> and fields: %w", l, err)
+		}
+		to, set, err := Parse(string(pattern.Kind) + " " + after)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", l, err)
+		}
+		for _, rank := range ranks {
+			header := h.Header
+			header.Rank = rank
+			for i := range h.Ranks[rank] {
+				e := &h.Ranks[rank][i]
+				if !matches(*e, pattern, fields) {
+					continue
+				}
+				assign(e, to, set)
+				if err := header.Admits(e); err != nil {
+					return "", fmt.Errorf("%s: %w", l, err)
+				}
+				n++
+			}
+		}
+	}
+	return fmt.Sprintf("%d events changed\n", n), nil
 }
 
 // drop takes away the events that a line matches.
