@@ -121,7 +121,7 @@ func mutants() []suite.Mutant {
 			"the optimizer's state is stored as zeros, and all hashes agree (NVIDIA/Megatron-LM#5077)", "B121"),
 		m("one-rank's-file-of-another-step", "1", toTensor, at(some, 1, "layers.2."), files("pp=2", false, edited(mixSteps(lastStage))),
 			"the second stage's part is that of the step before, and all hashes agree"),
-		m("owners-modulo-8-stored", "1", "nano dp=16,zero=3 then dp=1 of 17 sequences", at(some, some, ""), files("dp=16,zero=3", false, edited(wrapParts(16, 8))),
+		m("owners-modulo-8-stored", "1", "nano dp=16,zero=3 then dp=1 of 17 sequences", at(0, 1, "embed_tokens"), files("dp=16,zero=3", false, edited(wrapParts(16, 8))),
 			"the parts of owners from the ninth on are stored as those of the owners eight before, and all hashes agree"),
 
 		m("moments-not-loaded", "2", toStages, at(some, 2, ""), run("dp=4,zero=1,shard=balanced", dropMoments()),
@@ -146,28 +146,28 @@ func mutants() []suite.Mutant {
 
 		m("hashes-not-checked", "5", damagedName, at(some, some, "a bit of the data flipped"), unchecked,
 			"sizes and hashes of files are not compared with the manifest"),
-		m("configuration-not-checked", "5", damagedName, at(some, some, ""), unasked,
+		m("configuration-not-checked", "5", damagedName, at(-1, 2, "of another text"), unasked,
 			"a run goes on from a checkpoint of another text, optimizer or seed"),
-		m("digests-not-checked", "5", damagedName, at(some, some, ""), unadded,
+		m("digests-not-checked", "5", damagedName, at(-1, 2, "a bit of the data flipped and the hash repaired"), unadded,
 			"the elements that were loaded are not compared with those that were stored"),
 
-		m("names-exchanged", "6", "nano dp=1,tp=2,pp=2 stored", at(some, some, ""), rewritten(inStep(all(edit(checkpoint.FileName(0), exchangeNames), reseal))),
+		m("names-exchanged", "6", "nano dp=1,tp=2,pp=2 stored", at(-1, 1, "layers.0.self_attn.k_proj"), rewritten(inStep(all(edit(checkpoint.FileName(0), exchangeNames), reseal))),
 			"a rank stores keys and values under each other's name, and its hash agrees"),
-		m("a-moment-of-the-step-before", "6", "odd dp=2,tp=2,zero=1 stored", at(some, some, ""), rewritten(edited(mixSteps(lastStage))),
+		m("a-moment-of-the-step-before", "6", "odd dp=2,tp=2,zero=1 stored", at(-1, 1, "layers.2."), rewritten(edited(mixSteps(lastStage))),
 			"half of the tensors are those of the step before, and all hashes and digests agree"),
 
-		m("counter-not-stored", "7", "nano dp=4,zero=3 stored", at(some, some, ""), rewritten(recounted(func(*contents) int { return 0 })),
+		m("counter-not-stored", "7", "nano dp=4,zero=3 stored", at(-1, 1, "the counter"), rewritten(recounted(func(*contents) int { return 0 })),
 			"the manifest has no optimizer steps"),
-		m("another-seed-stored", "7", "odd dp=2,tp=2,zero=1 stored", at(some, some, ""), rewritten(inStep(manifested(setting(7, "spec", "seed")))),
+		m("another-seed-stored", "7", "odd dp=2,tp=2,zero=1 stored", at(-1, 1, "seed in the configuration"), rewritten(inStep(manifested(setting(7, "spec", "seed")))),
 			"the manifest has another seed than the run"),
-		m("a-digest-of-weights-for-moments", "7", "odd dp=4,zero=1 sgd stored", at(some, some, ""), rewritten(inStep(manifested(func(m map[string]any) {
+		m("a-digest-of-weights-for-moments", "7", "odd dp=4,zero=1 sgd stored", at(-1, 1, "the digest of momentum"), rewritten(inStep(manifested(func(m map[string]any) {
 			d := m["digests"].(map[string]any)
 			d[trace.Momentum] = d[trace.Weight]
 		}))), "the manifest's digest of the momentum is that of the weights"),
 
-		m("another-order-of-tensors", "8", goldenName, at(some, some, ""), func(c *suite.Case) { *c = goldenCase(edited(func(string, *contents) error { return nil }), nil) },
+		m("another-order-of-tensors", "8", goldenName, at(-1, 1, "is not the golden one"), func(c *suite.Case) { *c = goldenCase(edited(func(string, *contents) error { return nil }), nil) },
 			"tensors are stored whole and in one file: it reads well what it stores, and not what is stored elsewhere"),
-		m("older-files-refused", "8", goldenName, at(some, some, ""), func(c *suite.Case) {
+		m("older-files-refused", "8", goldenName, at(-1, 1, "the golden checkpoint is refused"), func(c *suite.Case) {
 			*c = goldenCase(nil, inStep(manifested(setting("lockstep/checkpoint/v0", "schema"))))
 		}, "files that were stored once are refused"),
 	}

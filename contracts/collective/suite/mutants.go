@@ -34,25 +34,25 @@ func mutants() []suite.Mutant {
 			"one rank receives one bit of a sum flipped (NVIDIA/nccl#2053)", "B149"),
 		m("ring-contribution-lost", "1", "ring of 4 ranks", at(some, 0, "sum of integer"), loseContribution(3),
 			"the last rank's elements never enter a sum of the ring"),
-		m("mismatch-accepted", "7", "star of 3 ranks", at(some, 0, "different sizes"), trimToPeers(4),
+		m("mismatch-accepted", "7", "star of 3 ranks", at(some, 0, "length of all-reduce: longer"), asPeers(names.OpAllReduce, trimmed),
 			"a rank that calls with more elements than its peers is served with a part of them (pytorch/pytorch#75902)", "B007"),
-		m("roots-modulo-16", "4", "tree of 17 ranks", at(some, some, ""), wrapRoots(16),
+		m("roots-modulo-16", "4", "tree of 17 ranks", at(some, 0, "root 16"), wrapRoots(16),
 			"the root of a broadcast is numbered modulo 16: the last rank's comes from the first"),
-		m("owners-modulo-8", "3", "tree of 16 ranks", at(some, some, ""), fault.WrapOwners(8),
+		m("owners-modulo-8", "3", "tree of 16 ranks", at(some, 0, "all-gather of 15 elements"), fault.WrapOwners(8),
 			"the owners of a gather are numbered modulo 8"),
-		m("one-buffer-reduced", "1", "ring of 3 ranks", at(some, some, ""), firstElements(4096),
+		m("one-buffer-reduced", "1", "ring of 3 ranks", at(some, 0, "all-reduce of 4097 elements"), firstElements(4096),
 			"vectors pass through a buffer of 4096 elements, once: what is longer keeps its tail"),
-		m("messages-one-way", "1", "tree of 5 ranks", at(some, some, ""), loseDownward(),
+		m("messages-one-way", "1", "tree of 5 ranks", at(0, 0, ", from 2"), loseDownward(),
 			"messages from a rank to one before it are lost unless the two are neighbours"),
-		m("reduction-not-compared", "7", "tree of 3 ranks", at(some, some, ""), asPeers(names.OpReduceScatter, summed),
+		m("reduction-not-compared", "7", "tree of 3 ranks", at(some, 0, "reduction of reduce-scatter"), asPeers(names.OpReduceScatter, summed),
 			"a rank that asks for the maximum gets the sum like its peers"),
-		m("bounds-not-compared", "7", "ring of 4 ranks", at(some, some, ""), asPeers(names.OpAllGather, byShardRule),
+		m("bounds-not-compared", "7", "ring of 4 ranks", at(some, 0, "bounds of all-gather between others"), asPeers(names.OpAllGather, byShardRule),
 			"a rank whose parts are others than its peers' is served as they are, where its own is the same"),
-		m("root-not-compared", "7", "tree of 8 ranks", at(some, some, ""), asPeers(names.OpBroadcast, fromFirst),
+		m("root-not-compared", "7", "tree of 8 ranks", at(some, 0, "root of broadcast"), asPeers(names.OpBroadcast, fromFirst),
 			"a rank that names another root than its peers gets the elements of theirs"),
-		m("peer-not-compared", "7", "tree of 4 ranks", at(some, some, ""), asPeers(names.OpRecv, ofAnyone),
+		m("peer-not-compared", "7", "tree of 4 ranks", at(some, 0, "peer of a receive"), asPeers(names.OpRecv, ofAnyone),
 			"a receive takes the message of another rank than the one that it names (MPI_ANY_SOURCE)"),
-		m("longer-message-cut", "7", "tree of 2 ranks", at(some, some, ""), asPeers(names.OpSend, trimmed),
+		m("longer-message-cut", "7", "tree of 2 ranks", at(some, 0, "length of a message: longer"), asPeers(names.OpSend, trimmed),
 			"a receive of fewer elements than were sent takes the first of them"),
 	}
 }
@@ -67,15 +67,4 @@ func reductions(world int) int {
 		}
 	}
 	return n
-}
-
-// trimToPeers reduces n elements where n+1 are given, as a transport that takes
-// the smallest of the ranks' sizes does.
-func trimToPeers(n int) fault.Fault {
-	return onAllReduce(func(c *fault.Call) error {
-		if c.X.Len() == n+1 {
-			c.X = c.X.Range(0, n)
-		}
-		return c.Do()
-	})
 }

@@ -26,7 +26,7 @@ func mutants() []suite.Mutant {
 			Says: "the learning rate is off by one part in a million"},
 		{ID: "bias-gradients-lost", Clause: "C-DET-001.3", On: det.GoldenPrefix + "nano-adamw-biased", At: at(some, 0, ""), Everywhere: true, Break: fault.Into(contract.Test, loseBiasGrads()),
 			Says: "biases get no gradient, on any plan: the loss falls all the same"},
-		{ID: "last-bit-in-step-15", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-adamw-tied", At: at(some, some, ""), Break: fault.Into(contract.Test, lateRate(15)),
+		{ID: "last-bit-in-step-15", Clause: "C-DET-001.3", On: det.GoldenPrefix + "odd-adamw-tied", At: at(some, 15, "weights"), Break: fault.Into(contract.Test, lateRate(15)),
 			Says: "the learning rate of one late step is off by one part in a million: all steps before it are right"},
 		{ID: "plan-dependent", Clause: "C-DET-001.4", On: "odd on plans", At: at(some, 0, "layers.1."), Break: fault.Into("dp=4", fault.OnCalls(fault.Reductions(model.BlockUnit(1), -1), fault.FarFirst)),
 			Says: "a plan adds the ranks in another order than the canonical tree"},

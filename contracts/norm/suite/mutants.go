@@ -70,15 +70,15 @@ func mutants() []suite.Mutant {
 		m("infinity-hidden", "5", "nano dp=8,zero=1", at(some, 1, "layers.0.mlp.down_proj"), hidden,
 			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
 
-		m("coefficient-logged-not-applied", "6", "odd dp=4", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("coefficient-logged-not-applied", "6", "odd dp=4", at(0, 0, "of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Step.Coef = 1
 			u.Do()
 		})), "all ranks and the single worker record the coefficient and update by the gradient as it is"),
-		m("rate-applied-is-another", "6", "nano dp=2,pp=2", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("rate-applied-is-another", "6", "nano dp=2,pp=2", at(0, 0, "weight of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Step.LR *= 1.001
 			u.Do()
 		})), "the applied learning rate is a thousandth above the recorded one, everywhere"),
-		m("norms-decay", "6", "odd dp=2,zero=3", at(some, some, ""), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("norms-decay", "6", "odd dp=2,zero=3", at(0, 0, "norm.weight"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Decays = true
 			u.Do()
 		})), "vectors are decayed too, everywhere"),

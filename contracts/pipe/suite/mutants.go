@@ -41,9 +41,9 @@ func mutants() []suite.Mutant {
 			"the last stage takes its targets from the batch after the first stage's (deepspeedai/DeepSpeed#5729)", "B086"),
 		m("micro-batch-gradient-lost", "4", "nano dp=1,pp=2", at(0, 0, "logical worker 1"), loseGradients(0, 14, 28),
 			"the first stage adds no weight gradient of its second micro-batch (NVIDIA-NeMo/Automodel#3530)", "B080"),
-		m("ninth-micro-batch-lost", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, at(some, some, ""), loseGradients(0, 8*14, 9*14),
+		m("ninth-micro-batch-lost", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, at(0, 0, "logical worker 2"), loseGradients(0, 8*14, 9*14),
 			"the first stage adds no weight gradient of its ninth micro-batch: the mask of those that are done has eight bits"),
-		m("rate-wrong-from-step-8", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, at(some, some, ""), fault.OnUpdate(func(u *fault.Update) {
+		m("rate-wrong-from-step-8", "4", "odd dp=1,pp=2,microbatches=12"+suite.Epochs, at(some, 8, "weight on rank"), fault.OnUpdate(func(u *fault.Update) {
 			if u.Step.T >= 8 {
 				u.Step.T -= 8
 			}

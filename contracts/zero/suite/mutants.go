@@ -38,9 +38,9 @@ func mutants() []suite.Mutant {
 
 		m("stale-slice", "3", "odd dp=4,zero=1", at(2, 1, ""), fault.StaleSlice(2, 3, names.WholeVector),
 			"a gather gives one rank a peer's slice of an earlier step"),
-		m("last-step-again", "2", "odd dp=4,zero=3"+suite.Epochs, at(some, some, ""), fault.OnShare(lastStepAgain(7)),
+		m("last-step-again", "2", "odd dp=4,zero=3"+suite.Epochs, at(some, 7, "logical worker 0"), fault.OnShare(lastStepAgain(7)),
 			"at the end of the text all ranks take its last step once more, as a source that is exhausted does"),
-		m("owners-modulo-8", "3", "nano dp=16,zero=3 of 17 sequences", at(some, some, ""), fault.WrapOwners(8),
+		m("owners-modulo-8", "3", "nano dp=16,zero=3 of 17 sequences", at(some, 0, "embed"), fault.WrapOwners(8),
 			"the owners of a gather are numbered modulo 8: every rank uses the weights of other ones"),
 		m("stale-slice-in-stage-3", "3", "odd dp=4,zero=3", at(1, 1, "block.2"), fault.StaleSlice(1, 0, b(2)),
 			"a gather before use gives one rank a peer's slice of an earlier step"),
