@@ -31,6 +31,9 @@ func Validate(cs []*suite.Suite) error {
 	return errors.Join(errs...)
 }
 
+// catalogued is the form of a row of the catalogue of public bugs.
+var catalogued = regexp.MustCompile(`^[BHL][0-9]{2,3}$`)
+
 type validator struct {
 	c      *suite.Suite
 	faults []error
@@ -142,7 +145,7 @@ func (v *validator) mutants(cases map[string]suite.Case) {
 			v.fault("mutant %s: no place says where it must be named", m.ID)
 		}
 		for _, row := range m.Rows {
-			if ok, _ := regexp.MatchString(`^[BHL][0-9]{2,3}$`, row); !ok {
+			if !catalogued.MatchString(row) {
 				v.fault("mutant %s: row %q is none of the catalogue's", m.ID, row)
 			}
 		}

@@ -25,11 +25,11 @@ func hostElements(b kernels.Backend) error {
 	}
 	b.Write(x, want)
 	if strided, ok := b.Host(x.As(4, 6).ColRange(1, 3)); ok {
-		return fmt.Errorf("Host gives %d elements of a strided tensor", len(strided))
+		return fmt.Errorf("method Host gives %d elements of a strided tensor", len(strided))
 	}
 	for _, t := range []kernels.Tensor{x, x.Range(0, 1), x.Range(5, 11), x.Range(n-1, n), x.Range(3, 3), x.As(4, 6).RowRange(1, 3), x.As(4, 6).RowRange(2, 3).ColRange(1, 4)} {
 		if err := hostView(b, x, t, want); err != nil {
-			return fmt.Errorf("Host of %s: %w", t, err)
+			return fmt.Errorf("elements of %s: %w", t, err)
 		}
 	}
 	return nil
