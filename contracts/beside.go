@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	formulas "github.com/lockstep-ml/lockstep/contracts/formulas/suite"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -160,12 +161,17 @@ func whole(x *suite.Suite, o suite.Options) bool {
 	return ok
 }
 
-// recorded is the case of a fault that no run escapes with everything recorded.
+// recorded is the case of a fault that no run escapes with everything recorded, the
+// activations of one rank too.
 func (b *beside) recorded(a *attempt) (clean, broken *suite.Trial) {
 	cfg := compare.On(*a.clean.Runs[contract.Test].Config, a.clean.Runs[contract.Test].Config.Plan)
 	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Capture: compare.Single(cfg).Evidence.Capture, KeepGoing: true}
-	clean = b.engine.Plan(a.clean.Contract, suite.Case{Name: a.clean.Name,
-		Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, b.text(cfg))}})
+	one := suite.Case{Name: a.clean.Name, Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, b.text(cfg))}}
+	if cfg.Evidence.Capture && cfg.Plan.World() == 1 {
+		// No control is right: the formulas alone are, and they ask for activations.
+		one = formulas.Case(one.Name, cfg, b.text(cfg))
+	}
+	clean = b.engine.Plan(a.clean.Contract, one)
 	return clean, clean.Break(a.mutant)
 }
 
