@@ -139,11 +139,11 @@ func TestSelfTestTellsMutantsApart(t *testing.T) {
 	c := toy.contract()
 	violated := suite.Run{Do: toy.record(2, 2, wrong(1)).Do}
 	add := func(id, clause string, r suite.Run) {
-		c.Mutants = append(c.Mutants, suite.Mutant{ID: id, Clause: clause, On: "toy a", Says: id, Break: breaking(r)})
+		c.Mutants = append(c.Mutants, suite.Mutant{ID: id, Clause: clause, On: "toy a", At: suite.At(suite.Any, suite.Any, "value"), Says: id, Break: breaking(r)})
 	}
 	add("no-op", "C-TOY-001.1", toy.record(2, 2, nil))
 	add("unseen", "C-TOY-001.1", toy.record(2, 2, wrong(-1)))
-	c.Mutants = append(c.Mutants, suite.Mutant{ID: "elsewhere", Clause: "C-TOY-001.1", On: "toy b", Says: "the control alone is wrong", Break: func(cs *suite.Case) {
+	c.Mutants = append(c.Mutants, suite.Mutant{ID: "elsewhere", Clause: "C-TOY-001.1", On: "toy b", At: suite.At(suite.Any, suite.Any, "value"), Says: "the control alone is wrong", Break: func(cs *suite.Case) {
 		cs.Runs[contract.Control] = toy.record(1, 2, wrong(0))
 	}})
 	add("dead", "C-TOY-001.2", suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) { return nil, errors.New("no start") }})

@@ -99,8 +99,8 @@ func (t *toy) contract() *suite.Suite {
 		Clauses: []*contract.Clause{clause(1, "ranks agree", contract.Test), clause(2, "the run equals its control", contract.Control)},
 	}, Cases: two,
 		Mutants: []suite.Mutant{
-			{ID: "one-rank", Clause: "C-TOY-001.1", On: "toy a", Says: "rank 1 is wrong", Break: breaking(t.record(2, 2, wrong(1)))},
-			{ID: "all-ranks", Clause: "C-TOY-001.2", On: "toy b", Says: "both are wrong", Break: breaking(t.record(2, 2, wrong(-1)))},
+			{ID: "one-rank", Clause: "C-TOY-001.1", On: "toy a", At: suite.At(1, 1, "value"), Says: "rank 1 is wrong", Break: breaking(t.record(2, 2, wrong(1)))},
+			{ID: "all-ranks", Clause: "C-TOY-001.2", On: "toy b", At: suite.At(suite.Any, 1, "value"), Says: "both are wrong", Break: breaking(t.record(2, 2, wrong(-1)))},
 		},
 	}
 }

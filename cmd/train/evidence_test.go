@@ -42,18 +42,18 @@ func judged(t *testing.T, args ...string) (verdict contract.Verdict, ids, doubts
 }
 
 func TestHistoriesSufficeForEveryContractOfTheirPlan(t *testing.T) {
-	const ddp, zero, tp, pipe, norm = "C-DDP-001", "C-ZERO-001", "C-TP-001", "C-PIPE-001", "C-NORM-001"
+	const ddp, zero, tp, pipe, norm, text = "C-DDP-001", "C-ZERO-001", "C-TP-001", "C-PIPE-001", "C-NORM-001", "C-DATA-001"
 	for _, c := range []struct {
 		config, plan string
 		want         []string
 	}{
-		{"nano", "dp=2,tp=2,pp=2,zero=3", []string{ddp, zero, tp, pipe, norm}},
-		{"nano", "dp=3", []string{ddp}},
-		{"nano", "dp=3,zero=3", []string{ddp, zero}},
-		{"nano", "tp=2,microbatches=16", []string{tp, norm}},
-		{"odd", "dp=4,comm=ring", []string{ddp}},
-		{"odd", "tp=4,vocab=parallel", []string{tp, norm}},
-		{"odd", "pp=2,schedule=interleaved,virtual=2", []string{pipe, norm}},
+		{"nano", "dp=2,tp=2,pp=2,zero=3", []string{ddp, zero, tp, pipe, norm, text}},
+		{"nano", "dp=3", []string{ddp, text}},
+		{"nano", "dp=3,zero=3", []string{ddp, zero, text}},
+		{"nano", "tp=2,microbatches=16", []string{tp, norm, text}},
+		{"odd", "dp=4,comm=ring", []string{ddp, text}},
+		{"odd", "tp=4,vocab=parallel", []string{tp, norm, text}},
+		{"odd", "pp=2,schedule=interleaved,virtual=2", []string{pipe, norm, text}},
 	} {
 		verdict, ids, doubts := judged(t, "--config", c.config, "--plan", c.plan, "--steps", "1")
 		if verdict != contract.Held || !slices.Equal(ids, c.want) {

@@ -4,6 +4,7 @@ package formulas
 
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Contract is C-MODEL-001.
@@ -16,6 +17,7 @@ func Contract() *contract.Contract {
 		Title:     "A step is what the formulas say",
 		Statement: "Initial weights, loss, every gradient, norm, clipping, learning rate and update are those of the model's and the optimizer's formulas, evaluated a second time by code that shares nothing with training.",
 		Doc:       doc,
+		Judges:    func(p plan.Plan) bool { return p.World() == 1 },
 		Clauses: []*contract.Clause{
 			c("1", "The initial weights are the generator's, bit for bit: every parameter of the model, and no other.",
 				"digest (weight) with elements, before the first step", contract.Exact, "", (*subject).initial),

@@ -55,7 +55,7 @@ func Table() []Row {
 		{[]string{clauses}, []string{"kernels", "core/{checkpoint,model,names,plan,schedule,schedule/simulator,shard,spec,trace}",
 			"contracts/{bounded,compare,contract,evidence,independent,sharding}", "golden"}},
 		{[]string{"contracts/data"}, []string{"core/trace", "contracts/{contract,evidence,independent}"}},
-		{[]string{"contracts/formulas"}, []string{"core/{spec,trace}", "contracts/{contract,evidence,independent}"}},
+		{[]string{"contracts/formulas"}, []string{"core/{plan,spec,trace}", "contracts/{contract,evidence,independent}"}},
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
 		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace}"}},

@@ -51,7 +51,7 @@ func biased(c *spec.Config) {
 	c.Model.LinearBias, c.Model.NormEps, c.Model.RopeTheta = true, 1e-3, 500
 	o := &c.Optimizer
 	o.Beta1, o.Beta2, o.Eps, o.Decay, o.LR = 0.85, 0.999, 1e-6, 0.2, 2e-3
-	o.Warmup, o.Horizon, o.MinLR, o.Clip = 1, 9, 1e-4, 2.2
+	o.Warmup, o.Horizon, o.MinLR, o.Clip = 1, 9, 1e-4, 2.8
 }
 
 // sgd has momentum and decay of its own.
