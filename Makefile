@@ -91,7 +91,7 @@ check-authors: ## the example for authors of other trainers builds and passes as
 # cases (internal/race).
 .PHONY: check-race
 check-race: ## the race detector finds nothing (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race ./core/... ./contracts/...
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./core/... ./contracts/...
 
 .PHONY: golden-fingerprints
 golden-fingerprints: ## record the fingerprints and learning rates of training, and the results of kernels, anew, with plain Go (many minutes)
