@@ -2,9 +2,9 @@ package suite
 
 import (
 	"math"
-	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/interleave"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -67,15 +67,16 @@ func nan(rank, n int) fault.Fault {
 	})
 }
 
-// shareBuffer gives rank b a buffer of rank a: the n-th allocation (from 0) of
-// at least so many elements. The kernels that touch optimizer state take turns
-// on it, so that a moment may be shared without a data race.
+// shareBuffer gives ranks a and b one buffer, the n-th allocation (from 0) of at
+// least so many elements of whichever comes first. The ranks run one at a time,
+// lower ones first, so that who writes to it when is the same in every run.
 func shareBuffer(a, b, n, elements int) fault.Fault {
 	return func(p *launch.Parts) {
-		s := &shared{n: n, elements: elements, ready: make(chan struct{})}
+		interleave.Attach(p, interleave.Schedule{Policy: interleave.Lowest})
+		s := &shared{n: n, elements: elements}
 		for _, rank := range []int{a, b} {
 			fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend {
-				return &sharing{Backend: be, shared: s, owner: rank == a}
+				return &sharing{Backend: be, shared: s}
 			})(p)
 		}
 	}
@@ -84,56 +85,28 @@ func shareBuffer(a, b, n, elements int) fault.Fault {
 // shared is the buffer of two ranks.
 type shared struct {
 	n, elements int
-	turn        sync.Mutex
-	ready       chan struct{} // closed when buf is set
-	buf         kernels.Buffer
+	buf         kernels.Buffer // nil until the first of them asks for it
 }
 
 // sharing is a backend one of whose buffers is shared.
 type sharing struct {
 	kernels.Backend
 	*shared
-	owner bool
-	seen  int // allocations of the size
+	seen int // allocations of the size
 }
 
 func (s *sharing) Alloc(n int) (kernels.Buffer, error) {
-	if n >= s.elements {
-		s.seen++
-	}
-	switch {
-	case n < s.elements || s.seen != s.n+1:
+	if n < s.elements {
 		return s.Backend.Alloc(n)
-	case !s.owner:
-		<-s.ready
+	}
+	s.seen++
+	if s.seen != s.n+1 {
+		return s.Backend.Alloc(n)
+	}
+	if s.buf != nil {
 		return s.buf, nil
 	}
 	buf, err := s.Backend.Alloc(n)
 	s.buf = buf
-	close(s.ready)
 	return buf, err
-}
-
-func (s *sharing) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.Backend.AdamW(w, m, v, g, p)
-}
-
-func (s *sharing) SGD(w, b, g kernels.Tensor, p kernels.SGDParams) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.Backend.SGD(w, b, g, p)
-}
-
-func (s *sharing) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.Backend.Hash(d, x, at)
-}
-
-func (s *sharing) Read(dst []float32, src kernels.Tensor) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	return s.Backend.Read(dst, src)
 }
