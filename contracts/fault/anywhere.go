@@ -33,12 +33,16 @@ func (a Anywhere) String() string {
 
 // FlipAnywhere flips the bit, once.
 func FlipAnywhere(a Anywhere) Fault {
-	return OnBackend(a.Rank, func(be kernels.Backend) kernels.Backend { return &memory{Backend: be, at: a, left: a.Product} })
+	return OnBackend(a.Rank, func(be kernels.Backend) kernels.Backend {
+		m := &memory{at: a, left: a.Product}
+		m.After = *afterProducts(be, m.product)
+		return m
+	})
 }
 
 // memory is a backend that knows its buffers and flips a bit of one.
 type memory struct {
-	kernels.Backend
+	After
 	at   Anywhere
 	left int
 
@@ -65,21 +69,6 @@ func (m *memory) Free(b kernels.Buffer) {
 	m.Backend.Free(b)
 }
 
-func (m *memory) MatMulNT(c, a, b kernels.Tensor, groups []int) {
-	m.Backend.MatMulNT(c, a, b, groups)
-	m.product()
-}
-
-func (m *memory) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
-	m.Backend.MatMulNN(c, terms)
-	m.product()
-}
-
-func (m *memory) MatMulTN(c, a, b kernels.Tensor) {
-	m.Backend.MatMulTN(c, a, b)
-	m.product()
-}
-
 // product counts a matrix product and flips the bit when it is time.
 func (m *memory) product() {
 	if m.left--; m.left != -1 {
@@ -101,7 +90,18 @@ func (m *memory) product() {
 func Products(of *PerRank[int]) Fault {
 	return func(p *launch.Parts) {
 		onBackends(p, Every, func(r int, be kernels.Backend) kernels.Backend {
-			return &counting{Backend: be, n: of.At(r), done: func(int) {}}
+			n := of.At(r)
+			return afterProducts(be, func() { *n++ })
 		})
 	}
+}
+
+// afterProducts is a backend with f after every matrix product.
+func afterProducts(be kernels.Backend, f func()) *After {
+	return &After{be, func(_ kernels.Backend, kernel string, _ ...kernels.Tensor) {
+		switch kernel {
+		case "MatMulNT", "MatMulNN", "MatMulTN":
+			f()
+		}
+	}}
 }

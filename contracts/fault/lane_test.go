@@ -26,7 +26,7 @@ func TestLanesAreOfAllKernels(t *testing.T) {
 func TestLanesAreWrong(t *testing.T) {
 	for _, l := range Lanes() {
 		cases := drill.Cases(drill.Options{Seed: 1, Level: 1, Only: []string{l.Kernel}})
-		be := &lane{ref.New[float32](), l}
+		be := l.on(ref.New[float32]())
 		wrong := 0
 		if err := drill.Run(t.Context(), be, ref.New[float32](), cases, func(r drill.Result) {
 			if r.Difference != nil {

@@ -79,13 +79,12 @@ func (s *surveyed) watch(p *launch.Parts) {
 		}
 		return false
 	}, (*Call).Do)(p)
-	var rank PerRank[int]
 	onBackends(p, Every, func(r int, be kernels.Backend) kernels.Backend {
-		return &counting{Backend: be, n: rank.At(r), done: func(n int) {
+		return afterProducts(be, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.counts[r] = n
-		}}
+			s.counts[r]++
+		})
 	})
 	onTerms(func(t term, c contribution) {
 		s.mu.Lock()
@@ -112,33 +111,6 @@ func (s *surveyed) products(world int) int {
 		least = min(least, s.counts[r])
 	}
 	return max(1, least)
-}
-
-// counting is a backend that counts the products that Anywhere counts.
-type counting struct {
-	kernels.Backend
-	n    *int
-	done func(int)
-}
-
-func (c *counting) count() {
-	*c.n++
-	c.done(*c.n)
-}
-
-func (c *counting) MatMulNT(x, a, b kernels.Tensor, groups []int) {
-	c.Backend.MatMulNT(x, a, b, groups)
-	c.count()
-}
-
-func (c *counting) MatMulNN(x kernels.Tensor, terms []kernels.Term) {
-	c.Backend.MatMulNN(x, terms)
-	c.count()
-}
-
-func (c *counting) MatMulTN(x, a, b kernels.Tensor) {
-	c.Backend.MatMulTN(x, a, b)
-	c.count()
 }
 
 // onTerms does do in place of every contribution to a gradient, on all ranks:

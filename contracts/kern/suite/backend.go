@@ -3,15 +3,15 @@ package suite
 import (
 	"math"
 
+	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // faulty is a backend whose kernels can be wrong: each function, where there is
-// one, takes the place of the kernel and is given the right backend. spoil is
-// called after every kernel that sets tensors, with those.
+// one, takes the place of the kernel and is given the right backend; Do is called
+// after the kernels that are right.
 type faulty struct {
-	kernels.Backend
-	spoil func(be kernels.Backend, kernel string, outputs ...kernels.Tensor)
+	fault.After
 
 	matMulNT      func(be kernels.Backend, c, a, b kernels.Tensor, groups []int)
 	matMulNN      func(be kernels.Backend, c kernels.Tensor, terms []kernels.Term)
@@ -36,12 +36,6 @@ type faulty struct {
 // Unwrap shows the backend beneath, whose tally counts.
 func (f *faulty) Unwrap() kernels.Backend { return f.Backend }
 
-func (f *faulty) after(kernel string, outputs ...kernels.Tensor) {
-	if f.spoil != nil {
-		f.spoil(f.Backend, kernel, outputs...)
-	}
-}
-
 func (f *faulty) Alloc(n int) (kernels.Buffer, error) {
 	if f.alloc != nil {
 		return f.alloc(f.Backend, n)
@@ -49,28 +43,12 @@ func (f *faulty) Alloc(n int) (kernels.Buffer, error) {
 	return f.Backend.Alloc(n)
 }
 
-func (f *faulty) Fill(x kernels.Tensor, v float64) {
-	f.Backend.Fill(x, v)
-	f.after("Fill", x)
-}
-
 func (f *faulty) Copy(dst, src kernels.Tensor) {
 	if f.copy != nil {
 		f.copy(f.Backend, dst, src)
 		return
 	}
-	f.Backend.Copy(dst, src)
-	f.after("Copy", dst)
-}
-
-func (f *faulty) Add(dst, x, y kernels.Tensor) {
-	f.Backend.Add(dst, x, y)
-	f.after("Add", dst)
-}
-
-func (f *faulty) Scale(dst, x kernels.Tensor, s float64) {
-	f.Backend.Scale(dst, x, s)
-	f.after("Scale", dst)
+	f.After.Copy(dst, src)
 }
 
 func (f *faulty) AddBias(y, b kernels.Tensor) {
@@ -78,8 +56,7 @@ func (f *faulty) AddBias(y, b kernels.Tensor) {
 		f.addBias(f.Backend, y, b)
 		return
 	}
-	f.Backend.AddBias(y, b)
-	f.after("AddBias", y)
+	f.After.AddBias(y, b)
 }
 
 func (f *faulty) Residual(dst, x, y, b kernels.Tensor) {
@@ -87,13 +64,7 @@ func (f *faulty) Residual(dst, x, y, b kernels.Tensor) {
 		f.residual(f.Backend, dst, x, y, b)
 		return
 	}
-	f.Backend.Residual(dst, x, y, b)
-	f.after("Residual", dst)
-}
-
-func (f *faulty) ColumnSum(dst, x kernels.Tensor) {
-	f.Backend.ColumnSum(dst, x)
-	f.after("ColumnSum", dst)
+	f.After.Residual(dst, x, y, b)
 }
 
 func (f *faulty) MatMulNT(c, a, b kernels.Tensor, groups []int) {
@@ -101,8 +72,7 @@ func (f *faulty) MatMulNT(c, a, b kernels.Tensor, groups []int) {
 		f.matMulNT(f.Backend, c, a, b, groups)
 		return
 	}
-	f.Backend.MatMulNT(c, a, b, groups)
-	f.after("MatMulNT", c)
+	f.After.MatMulNT(c, a, b, groups)
 }
 
 func (f *faulty) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
@@ -110,13 +80,7 @@ func (f *faulty) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
 		f.matMulNN(f.Backend, c, terms)
 		return
 	}
-	f.Backend.MatMulNN(c, terms)
-	f.after("MatMulNN", c)
-}
-
-func (f *faulty) MatMulTN(c, a, b kernels.Tensor) {
-	f.Backend.MatMulTN(c, a, b)
-	f.after("MatMulTN", c)
+	f.After.MatMulNN(c, terms)
 }
 
 func (f *faulty) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
@@ -124,8 +88,7 @@ func (f *faulty) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
 		f.rmsNorm(f.Backend, y, rstd, x, w, eps)
 		return
 	}
-	f.Backend.RMSNorm(y, rstd, x, w, eps)
-	f.after("RMSNorm", y, rstd)
+	f.After.RMSNorm(y, rstd, x, w, eps)
 }
 
 func (f *faulty) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
@@ -133,8 +96,7 @@ func (f *faulty) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 		f.rmsNormGrad(f.Backend, dx, dw, dy, x, rstd, w, res)
 		return
 	}
-	f.Backend.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
-	f.after("RMSNormGrad", dx, dw)
+	f.After.RMSNormGrad(dx, dw, dy, x, rstd, w, res)
 }
 
 func (f *faulty) Rope(x, cos, sin kernels.Tensor, inverse bool) {
@@ -142,13 +104,7 @@ func (f *faulty) Rope(x, cos, sin kernels.Tensor, inverse bool) {
 		f.rope(f.Backend, x, cos, sin, inverse)
 		return
 	}
-	f.Backend.Rope(x, cos, sin, inverse)
-	f.after("Rope", x)
-}
-
-func (f *faulty) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
-	f.Backend.Attention(o, p, q, k, v, h)
-	f.after("Attention", o, p)
+	f.After.Rope(x, cos, sin, inverse)
 }
 
 func (f *faulty) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h kernels.Heads) {
@@ -156,8 +112,7 @@ func (f *faulty) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h kern
 		f.attentionGrad(f.Backend, dq, dk, dv, do, p, q, k, v, h)
 		return
 	}
-	f.Backend.AttentionGrad(dq, dk, dv, do, p, q, k, v, h)
-	f.after("AttentionGrad", dq, dk, dv)
+	f.After.AttentionGrad(dq, dk, dv, do, p, q, k, v, h)
 }
 
 func (f *faulty) SwiGLU(h, z, u kernels.Tensor) {
@@ -165,13 +120,7 @@ func (f *faulty) SwiGLU(h, z, u kernels.Tensor) {
 		f.swiGLU(f.Backend, h, z, u)
 		return
 	}
-	f.Backend.SwiGLU(h, z, u)
-	f.after("SwiGLU", h)
-}
-
-func (f *faulty) SwiGLUGrad(dz, du, dh, z, u kernels.Tensor) {
-	f.Backend.SwiGLUGrad(dz, du, dh, z, u)
-	f.after("SwiGLUGrad", dz, du)
+	f.After.SwiGLU(h, z, u)
 }
 
 func (f *faulty) Embedding(x, table kernels.Tensor, tokens []int32, first int) {
@@ -179,18 +128,7 @@ func (f *faulty) Embedding(x, table kernels.Tensor, tokens []int32, first int) {
 		f.embedding(f.Backend, x, table, tokens, first)
 		return
 	}
-	f.Backend.Embedding(x, table, tokens, first)
-	f.after("Embedding", x)
-}
-
-func (f *faulty) EmbeddingGrad(dtable, dx kernels.Tensor, tokens []int32, first int) {
-	f.Backend.EmbeddingGrad(dtable, dx, tokens, first)
-	f.after("EmbeddingGrad", dtable)
-}
-
-func (f *faulty) LogitsMax(max, target, z kernels.Tensor, targets []int32, first int) {
-	f.Backend.LogitsMax(max, target, z, targets, first)
-	f.after("LogitsMax", max, target)
+	f.After.Embedding(x, table, tokens, first)
 }
 
 func (f *faulty) LogitsExpSum(sum, z, max kernels.Tensor, groups []int) {
@@ -198,13 +136,7 @@ func (f *faulty) LogitsExpSum(sum, z, max kernels.Tensor, groups []int) {
 		f.logitsExpSum(f.Backend, sum, z, max, groups)
 		return
 	}
-	f.Backend.LogitsExpSum(sum, z, max, groups)
-	f.after("LogitsExpSum", sum, z)
-}
-
-func (f *faulty) CrossEntropy(nll, z, sum, max, target kernels.Tensor, targets []int32, first int, invN float64) {
-	f.Backend.CrossEntropy(nll, z, sum, max, target, targets, first, invN)
-	f.after("CrossEntropy", nll, z)
+	f.After.LogitsExpSum(sum, z, max, groups)
 }
 
 func (f *faulty) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
@@ -212,13 +144,7 @@ func (f *faulty) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
 		f.adamW(f.Backend, w, m, v, g, p)
 		return
 	}
-	f.Backend.AdamW(w, m, v, g, p)
-	f.after("AdamW", w, m, v)
-}
-
-func (f *faulty) SGD(w, b, g kernels.Tensor, p kernels.SGDParams) {
-	f.Backend.SGD(w, b, g, p)
-	f.after("SGD", w, b)
+	f.After.AdamW(w, m, v, g, p)
 }
 
 func (f *faulty) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
@@ -226,8 +152,7 @@ func (f *faulty) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 		f.reduce(f.Backend, dst, src, op)
 		return
 	}
-	f.Backend.Reduce(dst, src, op)
-	f.after("Reduce", dst...)
+	f.After.Reduce(dst, src, op)
 }
 
 func (f *faulty) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {

@@ -19,11 +19,11 @@ func with(make func() faulty) fault.Fault {
 // spoil changes what one kernel has set.
 func spoil(kernel string, f func(be kernels.Backend, outputs []kernels.Tensor)) fault.Fault {
 	return with(func() faulty {
-		return faulty{spoil: func(be kernels.Backend, k string, outputs ...kernels.Tensor) {
+		return faulty{After: fault.After{Do: func(be kernels.Backend, k string, outputs ...kernels.Tensor) {
 			if k == kernel {
 				f(be, outputs)
 			}
-		}}
+		}}}
 	})
 }
 
@@ -125,14 +125,14 @@ func floorOfRows() fault.Fault {
 func nowAndThen(kernel string) fault.Fault {
 	return with(func() faulty {
 		n := 0
-		return faulty{spoil: func(be kernels.Backend, k string, outputs ...kernels.Tensor) {
+		return faulty{After: fault.After{Do: func(be kernels.Backend, k string, outputs ...kernels.Tensor) {
 			if k != kernel || outputs[0].Len() < sharedElements {
 				return
 			}
 			if n++; n%3 == 0 {
 				flip(be, outputs[1], 0, 0)
 			}
-		}}
+		}}}
 	})
 }
 
