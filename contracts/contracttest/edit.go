@@ -1,6 +1,7 @@
 package contracttest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -17,6 +18,26 @@ func Edit(e contract.Evidence, role contract.Role, change func(rank int, events 
 		out.Ranks[rank] = change(rank, append([]trace.Event(nil), events...))
 	}
 	return with(e, role, out)
+}
+
+// Tamper copies evidence, with the first event of a rank of the test run that
+// which selects changed.
+func Tamper(e contract.Evidence, on int, which func(trace.Event) bool, change func(*trace.Event)) contract.Evidence {
+	return Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		if rank == on {
+			if i := slices.IndexFunc(events, which); i >= 0 {
+				change(&events[i])
+			}
+		}
+		return events
+	})
+}
+
+// Flip changes an event's digest.
+func Flip(e *trace.Event) {
+	d := *e.Digest
+	d.A ^= 1
+	e.Digest = &d
 }
 
 // Without copies evidence, leaving out the events of one role that drop selects.

@@ -114,8 +114,8 @@ func TestValuesAreTheOracles(t *testing.T) {
 	}
 }
 
-// dense is loss and gradients by core's model on a backend.
-func dense(t *testing.T, be kernels.Backend, c model.Config, w map[string][]float32, b independent.Batch) map[string][]float64 {
+// evaluated is core's model on a backend, after loss and gradients of a batch.
+func evaluated(t *testing.T, be kernels.Backend, c model.Config, w map[string][]float32, b independent.Batch) *oracle.Dense {
 	t.Helper()
 	d, err := oracle.NewDense(be, c, b.Seqs)
 	if err != nil {
@@ -127,6 +127,13 @@ func dense(t *testing.T, be kernels.Backend, c model.Config, w map[string][]floa
 	if err := d.Evaluate(context.Background(), model.Batch{Tokens: b.Tokens, Targets: b.Targets, Seqs: b.Seqs, InvN: 1 / float64(b.Valid())}); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// dense is loss and gradients by core's model on a backend.
+func dense(t *testing.T, be kernels.Backend, c model.Config, w map[string][]float32, b independent.Batch) map[string][]float64 {
+	t.Helper()
+	d := evaluated(t, be, c, w, b)
 	read := func(x kernels.Tensor) []float64 {
 		out := make([]float64, x.Len())
 		if err := be.ReadWide(out, x); err != nil {

@@ -1,14 +1,12 @@
 package independent_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/independent"
-	"github.com/lockstep-ml/lockstep/contracts/oracle"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/internal/race"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -25,16 +23,7 @@ func judgeDense(t *testing.T, s independent.Shape, w map[string][]float32, b ind
 		t.Fatal(err)
 	}
 	be := &tape{Backend: ref.New[float32](), layers: s.Layers, kept: map[string][]float32{}}
-	d, err := oracle.NewDense(be, c, b.Seqs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.SetWeights(w); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Evaluate(context.Background(), model.Batch{Tokens: b.Tokens, Targets: b.Targets, Seqs: b.Seqs, InvN: 1 / float64(b.Valid())}); err != nil {
-		t.Fatal(err)
-	}
+	d := evaluated(t, be, c, w, b)
 	read := func(x kernels.Tensor) []float32 {
 		out := make([]float32, x.Len())
 		if err := be.Read(out, x); err != nil {

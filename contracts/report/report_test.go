@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/trace/tracetest"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -186,26 +187,8 @@ func TestRepetitionsAddUp(t *testing.T) {
 	}
 }
 
-func compile(t *testing.T) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(JSONSchema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestJSONFollowsItsSchema(t *testing.T) {
-	s := compile(t)
+	s := tracetest.Compile(t, JSONSchema())
 	unbounded := sample()
 	unbounded.Contracts[0].Clauses[2].MaxRatio = trace.Float(math.Inf(1))
 	for name, r := range map[string]*Report{"sample": sample(), "self-test": selfTest(), "here": New(Here(), nil), "unbounded": unbounded} {
@@ -224,7 +207,7 @@ func TestJSONFollowsItsSchema(t *testing.T) {
 }
 
 func TestSchemaRefusesOtherDocuments(t *testing.T) {
-	s := compile(t)
+	s := tracetest.Compile(t, JSONSchema())
 	var b bytes.Buffer
 	if err := JSON(&b, sample()); err != nil {
 		t.Fatal(err)

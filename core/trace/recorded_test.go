@@ -173,7 +173,7 @@ func has(t *testing.T, h *trace.History, k trace.Kind) {
 
 // TestSchemaRefuses what Read refuses, as far as a schema of one line can.
 func TestSchemaRefuses(t *testing.T) {
-	s := tracetest.Schema(t)
+	s := tracetest.Compile(t, trace.JSONSchema())
 	header := fmt.Sprintf(`{"schema":%q,"arithmetic":2,"rank":0,"world":2,"plan":"dp=2","model":"nano","backend":"ref","spec":{"observed":{}}}`, trace.Schema)
 	event := `{"kind":"comm","rank":0,"step":0,"op":"all-reduce","group":"dp","ranks":[0,1],"seq":18446744073709551615}`
 	for _, good := range []string{header, event} {

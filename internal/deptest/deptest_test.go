@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-ml/lockstep/internal/source"
 )
 
-// TestModule applies the rules to this module.
-func TestModule(t *testing.T) {
+// ours are the files of this module.
+func ours(t *testing.T) []*source.File {
+	t.Helper()
 	root, err := source.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -22,6 +23,12 @@ func TestModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+// TestModule applies the rules to this module.
+func TestModule(t *testing.T) {
+	files := ours(t)
 	if len(files) < 20 {
 		t.Fatalf("%d files: this is not the module", len(files))
 	}
@@ -188,14 +195,7 @@ func TestClosure(t *testing.T) {
 // TestJudgesAreListed: without any of its entries the list of judges is found
 // short, and so it is when a contract comes.
 func TestJudgesAreListed(t *testing.T) {
-	root, err := source.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := source.Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := ours(t)
 	missing := func(list []string, files []*source.File) (out []string) {
 		for _, v := range Check([]Rule{listed(list, judgesListed, "a test")}, files) {
 			out = append(out, v.At+" "+v.What)
@@ -234,14 +234,7 @@ func TestJudgesAreListed(t *testing.T) {
 
 // TestTableIsNotIdle: every row governs a package, and every permission is used.
 func TestTableIsNotIdle(t *testing.T) {
-	root, err := source.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := source.Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := ours(t)
 	for _, s := range Idle(Table(), files) {
 		t.Errorf("the module has no use for %s", s)
 	}

@@ -1,7 +1,6 @@
 package suite_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -47,7 +46,7 @@ func TestScalarsOfOtherOrders(t *testing.T) {
 	}
 	for _, what := range []string{trace.LR, trace.Counter} {
 		last := func(e trace.Event) bool { return e.Kind == trace.KindScalar && e.What == what && e.Step == 1 }
-		contracttest.Want(t, c, tamper(e, 2, last, func(e *trace.Event) { e.Value++ }), contract.Violated, "4")
+		contracttest.Want(t, c, contracttest.Tamper(e, 2, last, func(e *trace.Event) { e.Value++ }), contract.Violated, "4")
 	}
 }
 
@@ -126,38 +125,19 @@ func TestTampered(t *testing.T) {
 		{"owner of weights", digest(trace.Weight, norm, -1), func(e *trace.Event) { e.Tensor = "model.layers.0.mlp.up_proj.weight" }, "1"},
 		{"rows of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Lo++ }, "2"},
 		{"elements of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Count-- }, "2"},
-		{"message", kind(trace.KindMessage), flip, "3"},
-		{"moment", digest(trace.MomentM, norm, 1), flip, "4"},
+		{"message", kind(trace.KindMessage), contracttest.Flip, "3"},
+		{"moment", digest(trace.MomentM, norm, 1), contracttest.Flip, "4"},
 		{"activations held", kind(trace.KindLive), func(e *trace.Event) { e.Count = 2 }, "5"},
 		{"activations never reused", memory(names.MemActivations), func(e *trace.Event) { e.Bytes *= 2 }, "5"},
 		{"micro-batch of a pass", kind(trace.KindPhase), func(e *trace.Event) { e.Micro = 3 }, "5"},
 		{"peer of a message", kind(trace.KindMessage), func(e *trace.Event) { e.Peer = 0 }, "5"},
 		{"elements of the tied gradient", unit("tied gradient"), func(e *trace.Event) { e.Count-- }, "7"},
 		{"tied weight missing", unit("tied weight"), func(e *trace.Event) { e.Unit = "" }, "7"},
-		{"copy of the embedding", digest(trace.Weight, "lm_head.weight", 0), flip, "7"},
-		{"gradient of the head", digest(trace.WorkerGrad, "lm_head.weight", 1), flip, "7"},
+		{"copy of the embedding", digest(trace.Weight, "lm_head.weight", 0), contracttest.Flip, "7"},
+		{"gradient of the head", digest(trace.WorkerGrad, "lm_head.weight", 1), contracttest.Flip, "7"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			contracttest.Want(t, c, tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
+			contracttest.Want(t, c, contracttest.Tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
 		})
 	}
-}
-
-// flip changes a digest.
-func flip(e *trace.Event) {
-	d := *e.Digest
-	d.A ^= 1
-	e.Digest = &d
-}
-
-// tamper changes the first event of a rank that which selects.
-func tamper(e contract.Evidence, on int, which func(trace.Event) bool, change func(*trace.Event)) contract.Evidence {
-	return contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
-		if rank == on {
-			if i := slices.IndexFunc(events, which); i >= 0 {
-				change(&events[i])
-			}
-		}
-		return events
-	})
 }

@@ -1,7 +1,6 @@
 package suite_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -123,10 +122,10 @@ func TestTampered(t *testing.T) {
 	}{
 		{"columns", func(e trace.Event) bool { return e.Kind == trace.KindTap && e.Tensor == "gate" }, func(e *trace.Event) { e.Lo-- }, "1"},
 		{"loss", scalar(trace.Loss), func(e *trace.Event) { e.Bits++ }, "2"},
-		{"moment", digest(trace.MomentV, k), flip, "3"},
+		{"moment", digest(trace.MomentV, k), contracttest.Flip, "3"},
 		{"elements of a slice", digest(trace.Weight, k), func(e *trace.Event) { e.Count-- }, "6"},
-		{"gradient of a slice", digest(trace.Grad, k), flip, "4"},
-		{"weight of a replica", digest(trace.Weight, norm), flip, "5"},
+		{"gradient of a slice", digest(trace.Grad, k), contracttest.Flip, "4"},
+		{"weight of a replica", digest(trace.Weight, norm), contracttest.Flip, "5"},
 		{"norm", scalar(trace.Norm), func(e *trace.Event) { e.Value++ }, "5"},
 		{"elements of a sum of copies", group(names.KV), func(e *trace.Event) { e.Count++ }, "6"},
 		{"ranks of a sum of copies", group(names.KV), func(e *trace.Event) { e.Ranks = []int{0, 1, 2, 3} }, "6"},
@@ -135,26 +134,7 @@ func TestTampered(t *testing.T) {
 		{"ranks of a sum", group(names.TP), func(e *trace.Event) { e.Ranks = e.Ranks[:2] }, "7"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			contracttest.Want(t, c, tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
+			contracttest.Want(t, c, contracttest.Tamper(e, 2, x.which, x.change), contract.Violated, x.clause)
 		})
 	}
-}
-
-// flip changes a digest.
-func flip(e *trace.Event) {
-	d := *e.Digest
-	d.A ^= 1
-	e.Digest = &d
-}
-
-// tamper changes the first event of a rank that which selects.
-func tamper(e contract.Evidence, on int, which func(trace.Event) bool, change func(*trace.Event)) contract.Evidence {
-	return contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
-		if rank == on {
-			if i := slices.IndexFunc(events, which); i >= 0 {
-				change(&events[i])
-			}
-		}
-		return events
-	})
 }

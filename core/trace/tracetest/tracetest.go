@@ -38,7 +38,7 @@ func Written(t testing.TB, l *trace.Log) {
 	if err := l.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	s := Schema(t)
+	s := Compile(t, trace.JSONSchema())
 	for i, line := range bytes.Split(bytes.TrimSpace(b.Bytes()), []byte("\n")) {
 		if err := Line(s, line); err != nil {
 			t.Errorf("line %d: %v\n%.300s", i+1, err, line)
@@ -84,10 +84,10 @@ func plain(e trace.Event) any {
 	return v
 }
 
-// Schema is trace.JSONSchema, compiled.
-func Schema(t testing.TB) *jsonschema.Schema {
+// Compile compiles a JSON schema.
+func Compile(t testing.TB, schema string) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(trace.JSONSchema()))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
