@@ -51,14 +51,6 @@ func Into(role contract.Role, f Fault) func(*suite.Case) {
 	}
 }
 
-// Mutants makes mutants of a contract whose faults are in the test run. clause is
-// the number of the one that must catch it.
-func Mutants(contractID string) func(id, clause, on string, f Fault, says string) suite.Mutant {
-	return func(id, clause, on string, f Fault, says string) suite.Mutant {
-		return suite.Mutant{ID: id, Clause: contractID + "." + clause, On: on, Break: Into(contract.Test, f), Says: says}
-	}
-}
-
 // PerRank holds one value for every rank; ranks are goroutines. Its zero value
 // holds zero values.
 type PerRank[T any] struct {

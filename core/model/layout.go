@@ -233,18 +233,6 @@ func (b *layoutBuilder) block(c Config, s split, l int) {
 	}
 }
 
-// ParamNames lists the logical parameters of a configuration, in layout order.
-func ParamNames(c Config) []string {
-	var out []string
-	l := NewLayout(c, Whole(c))
-	for i := range l.Params {
-		if l.Params[i].Off < l.Owned {
-			out = append(out, l.Params[i].Name)
-		}
-	}
-	return out
-}
-
 // Order lists the units as a pass uses them. The tied head works within the
 // final norm's unit: its use begins after that unit's and ends before it.
 func (l *Layout) Order(ph Phase) []int {
