@@ -145,7 +145,7 @@ func (b *beside) views(a *attempt) ([]view, error) {
 		switch {
 		case a.own != nil && x.ID == a.own.ID:
 			out = append(out, view{x, pair{test: a.clean, whole: true}, pair{test: a.broken, whole: true}})
-		case !training || !whole(x, b.o.Options) || x.Judges != nil && !x.Judges(cfg.Plan):
+		case !training || !whole(x) || x.Judges != nil && !x.Judges(cfg.Plan):
 		default:
 			control, spoilt := b.control(x, a, *clean.Runs[contract.Test].Config)
 			out = append(out, view{x, pair{test: clean, control: control}, pair{test: broken, control: spoilt}})
@@ -156,8 +156,8 @@ func (b *beside) views(a *attempt) ([]view, error) {
 
 // whole reports whether a contract can judge a training run that is no case of
 // its own.
-func whole(x *suite.Suite, o suite.Options) bool {
-	_, ok := kind(x, o)
+func whole(x *suite.Suite) bool {
+	_, ok := kind(x)
 	return ok
 }
 

@@ -210,7 +210,7 @@ func (j *judgement) known(c *suite.Suite, r *recorded) (suite.Case, bool) {
 // training, for a contract whose cases are none. Where only c is asked for and is
 // about none of them it gets them all, and says what they lack.
 func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
-	training, whole := kind(c, j.o.Options)
+	training, whole := kind(c)
 	if training && !whole && !only {
 		return nil // its clauses need runs that only its own cases make
 	}
@@ -239,9 +239,11 @@ func (r *recorded) untagged(training bool) bool {
 }
 
 // kind reports whether a contract's cases are training runs, and whether a test
-// run, alone or with a control, is evidence for all of its clauses.
-func kind(c *suite.Suite, o suite.Options) (training, whole bool) {
-	for _, cs := range c.Cases(o) {
+// run, alone or with a control, is evidence for all of its clauses. It is so of the
+// contract, so no text or plan of the options has a say: one too short for any case
+// must not make the contract look away.
+func kind(c *suite.Suite) (training, whole bool) {
+	for _, cs := range c.Cases(suite.Options{Level: 1}) {
 		if cs.Runs[contract.Test].Config == nil {
 			continue
 		}

@@ -49,7 +49,7 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 	trials, controls := []*suite.Trial{test}, []*suite.Trial(nil)
 	pairs := map[*suite.Suite]pair{}
 	for _, x := range b.judges {
-		if whole(x, o.Options) && (x.Judges == nil || x.Judges(cfg.Plan)) {
+		if whole(x) && (x.Judges == nil || x.Judges(cfg.Plan)) {
 			c := e.Plan(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
 			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
 		}

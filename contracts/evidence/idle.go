@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -14,6 +15,7 @@ import (
 // parameter that stays as it is agree whatever happens. Parameters of which no
 // two consecutive states, or no gradient, are recorded are not judged.
 func (r *Run) Idle() string {
+	held := r.Held()
 	for _, t := range r.Params {
 		pairs, step := 0, -1 // steps before and after which the weights are known; one with a gradient
 		moved := false
@@ -25,10 +27,10 @@ func (r *Run) Idle() string {
 					continue
 				}
 				moved = !Same(a, b)
-				if step < 0 && r.pulled(rank, s, t) {
-					step = s
-				}
 				pairs++
+			}
+			if step < 0 && !moved && r.pulled(held[t.Name], s) {
+				step = s
 			}
 		}
 		if !moved && pairs > 0 && step >= 0 {
@@ -38,25 +40,30 @@ func (r *Run) Idle() string {
 	return ""
 }
 
-// pulled reports whether a rank recorded a step that must have moved what it has
-// of a parameter: taken, at a rate above zero, by a finite gradient that is not
-// zero.
-func (r *Run) pulled(rank, step int, t Tensor) bool {
-	lr, ok1 := r.Scalar(rank, step, trace.LR)
-	norm, ok2 := r.Scalar(rank, step, trace.Norm)
-	g, ok3 := r.Digest(rank, step, trace.Grad, t.Name, 0)
-	x := float64(norm.Value)
-	if !ok1 || !ok2 || !ok3 || !(lr.Value > 0) || math.IsNaN(x) || math.IsInf(x, 0) || g.Count == 0 || !Finite(g) {
-		return false
+// pulled reports whether a step must have moved the parameter that its holders, as
+// Held lists them, share: taken, at a rate above zero, by a finite gradient that is
+// not zero. Of gradients that are recorded in part it is not known.
+func (r *Run) pulled(held []Holding, step int) bool {
+	for _, c := range r.Copies(held, step, trace.Grad, 0) {
+		lr, ok1 := r.Scalar(c.Rank, step, trace.LR)
+		norm, ok2 := r.Scalar(c.Rank, step, trace.Norm)
+		x := float64(norm.Value)
+		if !ok1 || !ok2 || !(lr.Value > 0) || math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+		if c.Complete() && Finite(c.Event) && *c.Event.Digest != zeros(c.Holding) {
+			return true
+		}
 	}
-	if g.Count < t.Len {
-		return true // of which elements is not known: a slice of zeros is not to be expected
+	return false
+}
+
+// zeros is the digest of a holding all of whose elements are zero.
+func zeros(h Holding) kernels.Digest {
+	var d kernels.Digest
+	for _, i := range h.positions(shard.Range{Hi: h.Param.Len()}) {
+		a, b := kernels.Mix(h.Param.ID, uint64(i), 0)
+		d.A, d.B = d.A+a, d.B+b
 	}
-	var zero kernels.Digest
-	id := kernels.TensorID(t.Name)
-	for i := range t.Len {
-		a, b := kernels.Mix(id, uint64(i), 0)
-		zero.A, zero.B = zero.A+a, zero.B+b
-	}
-	return *g.Digest != zero
+	return d
 }

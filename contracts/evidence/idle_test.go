@@ -65,3 +65,40 @@ func TestIdle(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleSlices: of a parameter in slices, one of which has a gradient of zeros, it
+// is the other that says whether it was pulled.
+func TestIdleSlices(t *testing.T) {
+	const name = "model.layers.0.self_attn.q_proj.weight"
+	base := spread(t, "dp=1,tp=2")
+	for _, pulled := range []bool{false, true} {
+		h := *base.History
+		h.Ranks = map[int][]trace.Event{}
+		for _, held := range base.Held()[name] {
+			n := int64(held.Param.Len())
+			weight, grad := of(name, n, 7), &kernels.Digest{}
+			for i := range n {
+				bits := uint64(0)
+				if pulled && held.Rank == 1 {
+					bits = 1
+				}
+				a, b := kernels.Mix(held.Param.ID, uint64(held.Index(i)), bits)
+				grad.Add(kernels.Digest{A: a, B: b})
+			}
+			h.Ranks[held.Rank] = []trace.Event{
+				{Kind: trace.KindDigest, Rank: held.Rank, Step: -1, What: trace.Weight, Tensor: name, Count: n, Digest: weight},
+				{Kind: trace.KindDigest, Rank: held.Rank, What: trace.Grad, Tensor: name, Count: n, Digest: grad},
+				{Kind: trace.KindScalar, Rank: held.Rank, What: trace.LR, Value: 0.1},
+				{Kind: trace.KindScalar, Rank: held.Rank, What: trace.Norm, Value: 2},
+				{Kind: trace.KindDigest, Rank: held.Rank, What: trace.Weight, Tensor: name, Count: n, Digest: weight},
+			}
+		}
+		r, err := evidence.New(&h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Idle(); (got != "") != pulled {
+			t.Errorf("pulled=%v: %q", pulled, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,12 +160,19 @@ func TestCorrectRunsAreHeld(t *testing.T) {
 			t.Errorf("-seed %d: %s: a false alarm:\n    %s", seed, &d, findings(j.Violated()))
 		case len(j.Held()) == 0:
 			t.Errorf("-seed %d: %s: no clause is held", seed, &d)
+		case asked(j, "C-TP-001") != (d.config.Plan.TP > 1), asked(j, "C-PIPE-001") != (d.config.Plan.PP > 1), asked(j, "C-ZERO-001") != (d.config.Plan.Zero > 0):
+			t.Errorf("-seed %d: %s: contracts about the plan were not asked, or others were", seed, &d)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		held, open = held+len(j.Held()), open+len(j.Results)-len(j.Held())
 	})
 	t.Logf("%d clauses held, %d left out", held, open)
+}
+
+// asked reports whether a contract judged a run.
+func asked(j *contracts.Judged, id string) bool {
+	return slices.ContainsFunc(j.Results, func(r contract.Result) bool { return strings.HasPrefix(r.Clause.ID, id) })
 }
 
 // TestFlippedBitsAreSeen: one random bit of one buffer is flipped at a random
