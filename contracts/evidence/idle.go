@@ -13,9 +13,12 @@ import (
 // no recorded step moves although its gradient is not zero, in steps that were
 // taken at a learning rate above zero. Copies, plans and resumptions of a
 // parameter that stays as it is agree whatever happens. Parameters of which no
-// two consecutive states, or no gradient, are recorded are not judged.
+// two consecutive states, or no gradient, are recorded are not judged. An optimizer
+// that scales its step by the gradient may leave a parameter as it is where that is
+// tiny: there it proves nothing only where no parameter moves at all.
 func (r *Run) Idle() string {
 	held := r.Held()
+	why, some := "", false
 	for _, t := range r.Params {
 		pairs, step := 0, -1 // steps before and after which the weights are known; one with a gradient
 		moved := false
@@ -33,11 +36,15 @@ func (r *Run) Idle() string {
 				step = s
 			}
 		}
-		if !moved && pairs > 0 && step >= 0 {
-			return fmt.Sprintf("no step moves %s, whose gradient of step %d is not zero: states that stay as they are agree whatever happens", t.Name, step)
+		some = some || moved
+		if why == "" && !moved && pairs > 0 && step >= 0 {
+			why = fmt.Sprintf("no step moves %s, whose gradient of step %d is not zero: states that stay as they are agree whatever happens", t.Name, step)
 		}
 	}
-	return ""
+	if scales := len(r.Moments()) == 1; some && scales {
+		return ""
+	}
+	return why
 }
 
 // pulled reports whether a step must have moved the parameter that its holders, as

@@ -102,3 +102,35 @@ func TestIdleSlices(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleTiny: SGD may leave a parameter with a tiny gradient as it is, unless all
+// stay; AdamW moves every one.
+func TestIdleTiny(t *testing.T) {
+	const moves, stays = "model.norm.weight", "model.layers.0.input_layernorm.weight"
+	base := spread(t, "dp=1")
+	events := func(name string, after uint64) []trace.Event {
+		n := int64(base.Held()[name][0].Param.Len())
+		return []trace.Event{
+			{Kind: trace.KindDigest, Step: -1, What: trace.Weight, Tensor: name, Count: n, Digest: of(name, n, 7)},
+			{Kind: trace.KindDigest, What: trace.Grad, Tensor: name, Count: n, Digest: of(name, n, 1)},
+			{Kind: trace.KindDigest, What: trace.Weight, Tensor: name, Count: n, Digest: of(name, n, after)},
+		}
+	}
+	for _, x := range []struct {
+		optimizer string
+		after     uint64 // bits of the one that may move
+		idle      bool
+	}{{"sgd", 8, false}, {"sgd", 7, true}, {"adamw", 8, true}} {
+		h := *base.History
+		h.Ranks = map[int][]trace.Event{0: append(append(events(moves, x.after), events(stays, 7)...),
+			trace.Event{Kind: trace.KindScalar, What: trace.LR, Value: 0.1}, trace.Event{Kind: trace.KindScalar, What: trace.Norm, Value: 2})}
+		r, err := evidence.New(&h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Config.Optimizer.Name = x.optimizer
+		if got := r.Idle(); (got != "") != x.idle {
+			t.Errorf("%+v: %q", x, got)
+		}
+	}
+}
