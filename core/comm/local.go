@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -100,13 +101,13 @@ type world struct {
 	algo algorithm
 
 	mu     sync.Mutex
-	first  *failure      // nil while the world works
-	failed chan struct{} // closed together with first
+	first  *protocol.Failure // nil while the world works
+	failed chan struct{}     // closed together with first
 }
 
 // fail ends the world with f unless it has ended, and returns its failure. The
 // caller holds mu.
-func (w *world) fail(f failure) *failure {
+func (w *world) fail(f protocol.Failure) *protocol.Failure {
 	if w.first == nil {
 		w.first = &f
 		close(w.failed)
@@ -207,7 +208,9 @@ type local struct {
 }
 
 // place is this rank's, for the checks of its arguments.
-func (c *local) place() place { return place{c.rank, c.g.ranks, c.be} }
+func (c *local) place() protocol.Place {
+	return protocol.Place{Rank: c.rank, Ranks: c.g.ranks, Mem: c.be}
+}
 
 // Moved implements Mover.
 func (c *local) Moved() int64 { return c.moved.Load() }
@@ -228,6 +231,6 @@ func (c *local) Size() int { return len(c.g.ranks) }
 func (c *local) Ranks() []int { return append([]int(nil), c.g.ranks...) }
 
 // error wraps the world's failure for the operation that this rank was in.
-func (c *local) error(k *call, f *failure) error {
-	return &Error{Op: k.op, Rank: c.me(), Peer: f.peer, Seq: k.seq, Err: f.err}
+func (c *local) error(k *call, f *protocol.Failure) error {
+	return &Error{Op: k.Op, Rank: c.me(), Peer: f.Peer, Seq: k.Seq, Err: f.Err}
 }

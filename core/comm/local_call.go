@@ -1,11 +1,14 @@
 package comm
 
-import "github.com/lockstep-ml/lockstep/kernels"
+import (
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // call is one operation of one rank: what peers compare, and the buffers that
 // they read and write in place.
 type call struct {
-	header
+	protocol.Call
 
 	dst, src kernels.Tensor
 	ints     []uint64
@@ -29,12 +32,12 @@ type workspace struct {
 
 // begin starts the call of an operation in the workspace of the last one, or a
 // new one where that is in use (by mistake: admit will say so) or failed.
-func (c *local) begin(h header) *call {
+func (c *local) begin(h protocol.Call) *call {
 	k := c.idle.Swap(nil)
 	if k == nil {
 		k = &call{workspace: &workspace{wake: make(chan struct{}, 1)}}
 	}
-	*k = call{header: h, workspace: k.workspace}
+	*k = call{Call: h, workspace: k.workspace}
 	return k
 }
 

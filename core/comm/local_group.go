@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"slices"
 	"strings"
 )
@@ -43,16 +44,16 @@ func (g *group) hasLeft(world int) bool {
 
 // admit refuses a call that cannot succeed: the world has failed, the rank has
 // closed the group, or is still in another operation of it.
-func (g *group) admit(rank int, k *call) *failure {
+func (g *group) admit(rank int, k *call) *protocol.Failure {
 	switch {
 	case g.w.first != nil:
 		return g.w.first
 	case g.hasLeft(g.ranks[rank]):
-		return g.w.fail(tooLate(g.ranks, rank, &k.header))
-	case k.invalid != nil:
-		return g.w.fail(refused(g.ranks, rank, &k.header))
+		return g.w.fail(protocol.TooLate(g.ranks, rank, &k.Call))
+	case k.Invalid != nil:
+		return g.w.fail(protocol.Refused(g.ranks, rank, &k.Call))
 	case g.busy[rank] != nil:
-		return g.w.fail(overlapping(g.ranks, rank, &k.header, &g.busy[rank].header))
+		return g.w.fail(protocol.Overlapping(g.ranks, rank, &k.Call, &g.busy[rank].Call))
 	}
 	g.busy[rank] = k
 	return nil
@@ -60,14 +61,14 @@ func (g *group) admit(rank int, k *call) *failure {
 
 // interrupted is the failure of a rank that stopped waiting, because of why,
 // for the ranks in missing.
-func (g *group) interrupted(rank int, k *call, why error, missing []int) *failure {
+func (g *group) interrupted(rank int, k *call, why error, missing []int) *protocol.Failure {
 	switch why {
 	case errWorldFailed:
 		return g.w.first
 	case ErrDeadline:
-		return g.w.fail(expired(g.ranks, &k.header, missing, g.w.opts.Deadline))
+		return g.w.fail(protocol.Expired(g.ranks, &k.Call, missing, g.w.opts.Deadline))
 	}
-	return g.w.fail(stopped(g.ranks, rank, &k.header, why))
+	return g.w.fail(protocol.Stopped(g.ranks, rank, &k.Call, why))
 }
 
 // stuck follows the chain of ranks that wait for each other from a message of
@@ -75,7 +76,7 @@ func (g *group) interrupted(rank int, k *call, why error, missing []int) *failur
 // at a rank that waits in a collective for all.
 func (g *group) stuck(rank int) error {
 	chain := make([]int, 0, 8) // on the stack: most chains are short
-	for r := rank; ; r = g.busy[r].peer {
+	for r := rank; ; r = g.busy[r].Peer {
 		k := g.busy[r]
 		if k == nil || k.served {
 			return nil
@@ -84,7 +85,7 @@ func (g *group) stuck(rank int) error {
 		if !closed {
 			chain = append(chain, r)
 		}
-		if closed || !k.isMessage() {
+		if closed || !k.IsMessage() {
 			break
 		}
 	}
@@ -94,7 +95,7 @@ func (g *group) stuck(rank int) error {
 	slices.Sort(chain)
 	said := make([]string, len(chain))
 	for i, r := range chain {
-		said[i] = g.busy[r].said(g.ranks, r)
+		said[i] = g.busy[r].Said(g.ranks, r)
 	}
 	return fmt.Errorf("%w: %s: each waits for another", ErrMismatch, strings.Join(said, ", "))
 }
@@ -110,8 +111,8 @@ func (g *group) leave(world int) {
 		if k == nil || k.served {
 			continue
 		}
-		if r == rank || !k.isMessage() || k.peer == rank {
-			g.w.fail(needsLeft(g.ranks, world, &k.header))
+		if r == rank || !k.IsMessage() || k.Peer == rank {
+			g.w.fail(protocol.NeedsLeft(g.ranks, world, &k.Call))
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
 )
 
@@ -15,14 +16,14 @@ const mismatchGrace = 100 * time.Millisecond
 // the last has come, all wake and do their part of the work on the buffers of
 // all; when the last is done, all wake again and return.
 type meeting struct {
-	calls   []*call // by rank, nil until the rank arrives
-	roll    roll    // their headers
+	calls   []*call       // by rank, nil until the rank arrives
+	roll    protocol.Roll // their headers
 	arrived int
 	started bool // all arrived, and their calls fit
 
 	gone    []bool // by rank: done with its part
 	departs int
-	failed  *failure // of a rank's part; read when all are gone
+	failed  *protocol.Failure // of a rank's part; read when all are gone
 
 	groups []*group // of a split: by rank, nil for negative colors
 }
@@ -44,11 +45,11 @@ func (c *local) meet(ctx context.Context, k *call, work func(*meeting) error) (m
 }
 
 // arrive brings a call to the group's meeting and waits for the other ranks'.
-func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *failure) {
+func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *protocol.Failure) {
 	w := c.g.w
 	why := c.prepare(ctx, k)
 	w.mu.Lock()
-	k.seq = c.g.seq
+	k.Seq = c.g.seq
 	if why != nil {
 		defer w.mu.Unlock()
 		return nil, c.g.interrupted(c.rank, k, why, nil)
@@ -68,7 +69,7 @@ func (c *local) arrive(ctx context.Context, k *call, works bool) (*meeting, *fai
 		<-k.wake // the last rank came meanwhile and counts on this one
 		return m, nil
 	}
-	return nil, c.g.interrupted(c.rank, k, why, m.roll.missing(c.g.ranks))
+	return nil, c.g.interrupted(c.rank, k, why, m.roll.Missing(c.g.ranks))
 }
 
 // prepare refuses a context that has ended, and waits until this rank's buffers
@@ -85,7 +86,7 @@ func (c *local) prepare(ctx context.Context, k *call) error {
 
 // join adds a rank's call to the meeting in progress and starts it when all
 // have come. The caller holds the world's mutex.
-func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
+func (g *group) join(rank int, k *call, works bool) (*meeting, *protocol.Failure) {
 	if f := g.admit(rank, k); f != nil {
 		return nil, f
 	}
@@ -93,17 +94,17 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 		g.meeting = g.convene()
 	}
 	m := g.meeting
-	m.calls[rank], m.roll[rank] = k, &k.header
+	m.calls[rank], m.roll[rank] = k, &k.Call
 	m.arrived++
 	for r, other := range m.calls {
 		if other == nil && g.hasLeft(g.ranks[r]) {
-			return nil, g.w.fail(needsLeft(g.ranks, g.ranks[r], &k.header))
+			return nil, g.w.fail(protocol.NeedsLeft(g.ranks, g.ranks[r], &k.Call))
 		}
 	}
 	for r, other := range g.busy {
-		if other != nil && other.isMessage() {
+		if other != nil && other.IsMessage() {
 			if err := g.stuck(r); err != nil {
-				return nil, g.w.fail(failure{-1, err})
+				return nil, g.w.fail(protocol.Failure{Peer: -1, Err: err})
 			}
 		}
 	}
@@ -116,7 +117,7 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 func (g *group) convene() *meeting {
 	m, n := &g.meetings[g.seq%2], len(g.ranks)
 	if m.calls == nil {
-		m.calls, m.roll, m.gone = make([]*call, n), make(roll, n), make([]bool, n)
+		m.calls, m.roll, m.gone = make([]*call, n), make(protocol.Roll, n), make([]bool, n)
 	}
 	clear(m.calls)
 	clear(m.roll)
@@ -135,11 +136,11 @@ func (m *meeting) wake() {
 
 // startOrFail starts a meeting that is complete, and fails one whose calls do
 // not fit: at once if all are known, else after a grace.
-func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
+func (g *group) startOrFail(m *meeting, k *call, works bool) *protocol.Failure {
 	all := m.arrived == len(m.calls)
-	if fitting := m.roll.fitting(&k.header); fitting != m.arrived {
+	if fitting := m.roll.Fitting(&k.Call); fitting != m.arrived {
 		if all {
-			return g.w.fail(m.roll.mismatch(g.ranks))
+			return g.w.fail(m.roll.Mismatch(g.ranks))
 		}
 		if g.w.opts.Turns != nil { // which notices when nobody can come
 			return nil
@@ -147,14 +148,14 @@ func (g *group) startOrFail(m *meeting, k *call, works bool) *failure {
 		time.AfterFunc(min(mismatchGrace, g.w.opts.Deadline), func() {
 			g.w.mu.Lock()
 			defer g.w.mu.Unlock()
-			g.w.fail(m.roll.mismatch(g.ranks))
+			g.w.fail(m.roll.Mismatch(g.ranks))
 		})
 		return nil
 	}
 	if !all {
 		return nil
 	}
-	if k.op == names.OpSplit {
+	if k.Op == names.OpSplit {
 		m.groups = g.split(m.roll)
 	}
 	if !works {
@@ -173,7 +174,7 @@ func (g *group) finish(m *meeting) {
 }
 
 // perform does this rank's part of the work and waits for the other ranks'.
-func (c *local) perform(m *meeting, work func(*meeting) error) (f *failure) {
+func (c *local) perform(m *meeting, work func(*meeting) error) (f *protocol.Failure) {
 	err := ErrPanicked
 	defer func() { f = c.depart(m, err) }()
 	if err = work(m); err == nil {
@@ -184,11 +185,11 @@ func (c *local) perform(m *meeting, work func(*meeting) error) (f *failure) {
 
 // depart says that this rank's part is done, well if err is nil, and waits
 // until all are: until then peers are at work on this rank's buffers.
-func (c *local) depart(m *meeting, err error) *failure {
+func (c *local) depart(m *meeting, err error) *protocol.Failure {
 	w, g, k := c.g.w, c.g, m.calls[c.rank]
 	w.mu.Lock()
 	if err != nil {
-		m.failed = w.fail(broken(g.ranks, c.rank, &k.header, err))
+		m.failed = w.fail(protocol.Broken(g.ranks, c.rank, &k.Call, err))
 	}
 	m.gone[c.rank] = true
 	if m.departs++; m.departs == len(m.calls) {

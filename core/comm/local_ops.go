@@ -5,13 +5,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // AllReduce implements Communicator.
 func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	k := c.begin(c.place().allReduce(x, op))
+	k := c.begin(c.place().AllReduce(x, op))
 	k.dst = x
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().allReduce(ctx, c, m) })
 	return err
@@ -19,7 +20,7 @@ func (c *local) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) 
 
 // ReduceScatter implements Communicator.
 func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, bounds []int, op kernels.Op) error {
-	k := c.begin(c.place().reduceScatter(dst, src, bounds, op))
+	k := c.begin(c.place().ReduceScatter(dst, src, bounds, op))
 	k.dst, k.src = dst, src
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().reduceScatter(ctx, c, m) })
 	return err
@@ -27,7 +28,7 @@ func (c *local) ReduceScatter(ctx context.Context, dst, src kernels.Tensor, boun
 
 // AllGather implements Communicator.
 func (c *local) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
-	k := c.begin(c.place().allGather(dst, src, bounds))
+	k := c.begin(c.place().AllGather(dst, src, bounds))
 	k.dst, k.src = dst, src
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().allGather(ctx, c, m) })
 	return err
@@ -35,7 +36,7 @@ func (c *local) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds [
 
 // Broadcast implements Communicator.
 func (c *local) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
-	k := c.begin(c.place().broadcast(x, root))
+	k := c.begin(c.place().Broadcast(x, root))
 	k.dst = x
 	_, err := c.meet(ctx, k, func(m *meeting) error { return c.algorithm().broadcast(ctx, c, m) })
 	return err
@@ -43,7 +44,7 @@ func (c *local) Broadcast(ctx context.Context, x kernels.Tensor, root int) error
 
 // Send implements Communicator. It returns when the receiver has copied x.
 func (c *local) Send(ctx context.Context, x kernels.Tensor, to int) error {
-	k := c.begin(c.place().message(names.OpSend, x, to))
+	k := c.begin(c.place().Message(names.OpSend, x, to))
 	k.dst = x
 	return c.message(ctx, k, func() error {
 		p, err := c.offer(k, to, x)
@@ -56,7 +57,7 @@ func (c *local) Send(ctx context.Context, x kernels.Tensor, to int) error {
 
 // Recv implements Communicator.
 func (c *local) Recv(ctx context.Context, x kernels.Tensor, from int) error {
-	k := c.begin(c.place().message(names.OpRecv, x, from))
+	k := c.begin(c.place().Message(names.OpRecv, x, from))
 	k.dst = x
 	return c.message(ctx, k, func() error {
 		return c.receive(ctx, k, from, x.Len(), func(sent kernels.Tensor) { c.copy(x, sent) })
@@ -74,13 +75,13 @@ func (c *local) copy(dst, src kernels.Tensor) {
 
 // Barrier implements Communicator.
 func (c *local) Barrier(ctx context.Context) error {
-	_, err := c.meet(ctx, c.begin(c.place().barrier()), nil)
+	_, err := c.meet(ctx, c.begin(c.place().Barrier()), nil)
 	return err
 }
 
 // AllReduceInt implements Communicator.
 func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) error {
-	k := c.begin(c.place().allReduceInt(x, op))
+	k := c.begin(c.place().AllReduceInt(x, op))
 	k.ints = x
 	_, err := c.meet(ctx, k, func(m *meeting) error {
 		r := c.part().Of(len(x))
@@ -105,7 +106,7 @@ func (c *local) AllReduceInt(ctx context.Context, x []uint64, op kernels.Op) err
 // AllGatherBytes implements Communicator.
 func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) {
 	all := make([][]byte, c.Size())
-	k := c.begin(c.place().allGatherBytes(b))
+	k := c.begin(c.place().AllGatherBytes(b))
 	k.bytes = b
 	_, err := c.meet(ctx, k, func(m *meeting) error {
 		for r, other := range m.calls {
@@ -121,7 +122,7 @@ func (c *local) AllGatherBytes(ctx context.Context, b []byte) ([][]byte, error) 
 
 // Split implements Communicator.
 func (c *local) Split(ctx context.Context, color, key int) (Communicator, error) {
-	m, err := c.meet(ctx, c.begin(c.place().split(color, key)), nil)
+	m, err := c.meet(ctx, c.begin(c.place().Split(color, key)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +134,9 @@ func (c *local) Split(ctx context.Context, color, key int) (Communicator, error)
 }
 
 // split makes the groups of a split and returns each rank's.
-func (g *group) split(called roll) []*group {
+func (g *group) split(called protocol.Roll) []*group {
 	groups := make([]*group, len(called))
-	for _, members := range called.split() {
+	for _, members := range called.Split() {
 		ranks := make([]int, len(members))
 		for i, r := range members {
 			ranks[i] = g.ranks[r]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -131,7 +132,7 @@ func (c *local) take(sent *post, take func(kernels.Tensor)) error {
 	defer func() {
 		if err != nil {
 			c.g.w.mu.Lock()
-			c.g.w.fail(failure{c.me(), fmt.Errorf("rank %d could not receive: %w", c.me(), err)})
+			c.g.w.fail(protocol.Failure{Peer: c.me(), Err: fmt.Errorf("rank %d could not receive: %w", c.me(), err)})
 			c.g.w.mu.Unlock()
 			sent.err = errWorldFailed
 		}
@@ -152,18 +153,18 @@ func (g *group) pair(rank int, k *call, key [2]int) (*pair, error) {
 		pr = &pair{}
 		g.pairs[key] = pr
 	}
-	if !k.isMessage() {
+	if !k.IsMessage() {
 		if g.w.first != nil {
 			return nil, errWorldFailed
 		}
 		return pr, nil
 	}
-	k.seq = pr.seq
+	k.Seq = pr.seq
 	if g.admit(rank, k) != nil {
 		return nil, errWorldFailed
 	}
-	if peer := g.ranks[k.peer]; g.hasLeft(peer) {
-		g.w.fail(needsLeft(g.ranks, peer, &k.header))
+	if peer := g.ranks[k.Peer]; g.hasLeft(peer) {
+		g.w.fail(protocol.NeedsLeft(g.ranks, peer, &k.Call))
 		return nil, errWorldFailed
 	}
 	return pr, nil
@@ -173,10 +174,10 @@ func (g *group) pair(rank int, k *call, key [2]int) (*pair, error) {
 // what rank other, which came first, is in.
 func (g *group) connect(pr *pair, rank int, k *call, other int, sent, wanted *post) error {
 	if sent.count != wanted.count {
-		g.w.fail(unfit(k.said(g.ranks, rank), g.busy[other].said(g.ranks, other)))
+		g.w.fail(protocol.Unfit(k.Said(g.ranks, rank), g.busy[other].Said(g.ranks, other)))
 		return errWorldFailed
 	}
-	if k.isMessage() {
+	if k.IsMessage() {
 		k.served, g.busy[other].served = true, true
 		pr.seq++
 	}
@@ -187,11 +188,11 @@ func (g *group) connect(pr *pair, rank int, k *call, other int, sent, wanted *po
 
 // checkStuck fails the world if a message that now waits never can be met.
 func (g *group) checkStuck(rank int, k *call) error {
-	if !k.isMessage() {
+	if !k.IsMessage() {
 		return nil
 	}
 	if err := g.stuck(rank); err != nil {
-		g.w.fail(failure{-1, err})
+		g.w.fail(protocol.Failure{Peer: -1, Err: err})
 		return errWorldFailed
 	}
 	return nil
@@ -203,15 +204,15 @@ func (c *local) message(ctx context.Context, k *call, run func() error) (err err
 	defer func() { c.end(k, err) }()
 	w := c.g.w
 	why := c.prepare(ctx, k)
-	if why == nil && k.invalid == nil {
+	if why == nil && k.Invalid == nil {
 		why = run()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case why != nil:
-		return c.error(k, c.g.interrupted(c.rank, k, why, []int{k.peerIn(c.g.ranks)}))
-	case k.invalid != nil:
+		return c.error(k, c.g.interrupted(c.rank, k, why, []int{k.PeerIn(c.g.ranks)}))
+	case k.Invalid != nil:
 		return c.error(k, c.g.admit(c.rank, k))
 	}
 	c.g.busy[c.rank] = nil

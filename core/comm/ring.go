@@ -29,13 +29,13 @@ func (ring) allReduce(ctx context.Context, c *local, m *meeting) error {
 
 func (ring) reduceScatter(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
-	return c.ringReduceScatter(ctx, k, k.dst, k.src, k.bounds)
+	return c.ringReduceScatter(ctx, k, k.dst, k.src, k.Bounds)
 }
 
 func (ring) allGather(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
-	c.copy(chunk(k.dst, k.bounds, c.rank), k.src)
-	return c.ringAllGather(ctx, k, k.dst, k.bounds)
+	c.copy(chunk(k.dst, k.Bounds, c.rank), k.src)
+	return c.ringAllGather(ctx, k, k.dst, k.Bounds)
 }
 
 // broadcast passes the buffer on from rank to rank.
@@ -43,12 +43,12 @@ func (ring) broadcast(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	n := c.Size()
 	next, previous := (c.rank+1)%n, (c.rank+n-1)%n
-	if c.rank != k.peer {
+	if c.rank != k.Peer {
 		if err := c.pull(ctx, k, previous, k.dst); err != nil {
 			return err
 		}
 	}
-	if next == k.peer {
+	if next == k.Peer {
 		return nil
 	}
 	return c.push(ctx, k, next, k.dst)
@@ -71,7 +71,7 @@ func (c *local) ringReduceScatter(ctx context.Context, k *call, dst, src kernels
 		if s == n-2 {
 			into = dst
 		}
-		err := c.exchange(ctx, k, out, own.Len(), func(in kernels.Tensor) { c.reduce(into, in, own, k.reduction) })
+		err := c.exchange(ctx, k, out, own.Len(), func(in kernels.Tensor) { c.reduce(into, in, own, k.Reduction) })
 		if err != nil {
 			return err
 		}

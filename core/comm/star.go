@@ -23,7 +23,7 @@ func (star) allReduce(ctx context.Context, c *local, m *meeting) error {
 		return c.pull(ctx, k, 0, k.dst)
 	}
 	for r := 1; r < c.Size(); r++ {
-		err := c.receive(ctx, k, r, k.dst.Len(), func(in kernels.Tensor) { c.reduce(k.dst, k.dst, in, k.reduction) })
+		err := c.receive(ctx, k, r, k.dst.Len(), func(in kernels.Tensor) { c.reduce(k.dst, k.dst, in, k.Reduction) })
 		if err != nil {
 			return err
 		}
@@ -41,19 +41,19 @@ func (star) reduceScatter(ctx context.Context, c *local, m *meeting) error {
 		}
 		return c.pull(ctx, k, 0, k.dst)
 	}
-	cut, n := k.bounds[1], k.src.Len()
+	cut, n := k.Bounds[1], k.src.Len()
 	own, rest := k.src.Range(0, cut), k.src.Range(cut, n)
 	c.copy(k.dst, own)
 	for r := 1; r < c.Size(); r++ {
 		err := c.receive(ctx, k, r, n, func(in kernels.Tensor) {
-			c.reduce(k.dst, k.dst, in.Range(0, cut), k.reduction)
-			c.reduce(rest, rest, in.Range(cut, n), k.reduction)
+			c.reduce(k.dst, k.dst, in.Range(0, cut), k.Reduction)
+			c.reduce(rest, rest, in.Range(cut, n), k.Reduction)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return c.pushAll(ctx, k, func(r int) kernels.Tensor { return chunk(k.src, k.bounds, r) })
+	return c.pushAll(ctx, k, func(r int) kernels.Tensor { return chunk(k.src, k.Bounds, r) })
 }
 
 func (star) allGather(ctx context.Context, c *local, m *meeting) error {
@@ -64,9 +64,9 @@ func (star) allGather(ctx context.Context, c *local, m *meeting) error {
 		}
 		return c.pull(ctx, k, 0, k.dst)
 	}
-	c.copy(chunk(k.dst, k.bounds, 0), k.src)
+	c.copy(chunk(k.dst, k.Bounds, 0), k.src)
 	for r := 1; r < c.Size(); r++ {
-		if err := c.pull(ctx, k, r, chunk(k.dst, k.bounds, r)); err != nil {
+		if err := c.pull(ctx, k, r, chunk(k.dst, k.Bounds, r)); err != nil {
 			return err
 		}
 	}
@@ -76,17 +76,17 @@ func (star) allGather(ctx context.Context, c *local, m *meeting) error {
 func (star) broadcast(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	switch {
-	case c.rank == 0 && k.peer != 0:
-		if err := c.pull(ctx, k, k.peer, k.dst); err != nil {
+	case c.rank == 0 && k.Peer != 0:
+		if err := c.pull(ctx, k, k.Peer, k.dst); err != nil {
 			return err
 		}
-	case c.rank == k.peer && c.rank != 0:
+	case c.rank == k.Peer && c.rank != 0:
 		return c.push(ctx, k, 0, k.dst)
 	case c.rank != 0:
 		return c.pull(ctx, k, 0, k.dst)
 	}
 	for r := 1; r < c.Size(); r++ {
-		if r == k.peer {
+		if r == k.Peer {
 			continue
 		}
 		if err := c.push(ctx, k, r, k.dst); err != nil {

@@ -41,7 +41,7 @@ type tree struct{}
 
 func (tree) allReduce(_ context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
-	r := c.part().Of(int(k.count))
+	r := c.part().Of(int(k.Count))
 	if r.Empty() {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (tree) allReduce(_ context.Context, c *local, m *meeting) error {
 		k.parts = append(k.parts, other.dst.Range(r.Lo, r.Hi))
 		k.touch(i != c.rank, 2*r.Len()) // read, and written with the result
 	}
-	c.be.Reduce(k.parts, k.parts, k.reduction)
+	c.be.Reduce(k.parts, k.parts, k.Reduction)
 	return nil
 }
 
@@ -62,18 +62,18 @@ func (tree) reduceScatter(_ context.Context, c *local, m *meeting) error {
 	}
 	k.parts = k.parts[:0]
 	for i, other := range m.calls {
-		k.parts = append(k.parts, other.src.Range(k.bounds[c.rank], k.bounds[c.rank+1]))
+		k.parts = append(k.parts, other.src.Range(k.Bounds[c.rank], k.Bounds[c.rank+1]))
 		k.touch(i != c.rank, n)
 	}
 	k.whole[0] = k.dst.As(1, n)
-	c.be.Reduce(k.whole[:], k.parts, k.reduction)
+	c.be.Reduce(k.whole[:], k.parts, k.Reduction)
 	return nil
 }
 
 func (tree) allGather(_ context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	for i, other := range m.calls {
-		c.copy(k.dst.Range(k.bounds[i], k.bounds[i+1]), other.src)
+		c.copy(k.dst.Range(k.Bounds[i], k.Bounds[i+1]), other.src)
 		k.touch(i != c.rank, other.src.Len())
 	}
 	return nil
@@ -81,8 +81,8 @@ func (tree) allGather(_ context.Context, c *local, m *meeting) error {
 
 func (tree) broadcast(_ context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
-	if c.rank != k.peer {
-		c.copy(k.dst, m.calls[k.peer].dst)
+	if c.rank != k.Peer {
+		c.copy(k.dst, m.calls[k.Peer].dst)
 		k.touch(true, k.dst.Len())
 	}
 	return nil
