@@ -17,4 +17,6 @@ var (
 	ErrPanicked = protocol.ErrPanicked
 	// ErrLost: the connection to a rank ended, or its process did.
 	ErrLost = protocol.ErrLost
+	// ErrCorrupt: a link carried what nobody sent.
+	ErrCorrupt = protocol.ErrCorrupt
 )

@@ -30,8 +30,8 @@ type Options struct {
 	Turns Turns
 }
 
-// check fills defaults and refuses what has no meaning.
-func (o Options) check() (Options, error) {
+// Check fills defaults and refuses what has no meaning.
+func (o Options) Check() (Options, error) {
 	switch o.Algorithm {
 	case "":
 		o.Algorithm = names.Tree
@@ -61,7 +61,7 @@ func NewLocal(size int, be func(rank int) kernels.Backend, opts Options) ([]Comm
 	if size < 1 {
 		return nil, fmt.Errorf("comm: world of %d ranks: want at least 1", size)
 	}
-	opts, err := opts.check()
+	opts, err := opts.Check()
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ var (
 	ErrPanicked = errors.New("a rank panicked")
 	// ErrLost: the connection to a rank ended, or its process did.
 	ErrLost = errors.New("a rank is lost")
+	// ErrCorrupt: a link carried what nobody sent.
+	ErrCorrupt = errors.New("a link is corrupt")
 )
 
 // Failure is why a world ended: the first cause, and the world rank it began

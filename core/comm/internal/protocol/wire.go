@@ -65,7 +65,7 @@ var causes = []struct {
 	err  error
 }{
 	{"mismatch", ErrMismatch}, {"left", ErrLeft}, {"deadline", ErrDeadline}, {"argument", ErrArgument}, {"panic", ErrPanicked},
-	{"lost", ErrLost}, {"canceled", context.Canceled}, {"context deadline", context.DeadlineExceeded},
+	{"lost", ErrLost}, {"corrupt", ErrCorrupt}, {"canceled", context.Canceled}, {"context deadline", context.DeadlineExceeded},
 }
 
 // Tell is the failure for other processes.

@@ -1,0 +1,337 @@
+//go:build unix
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/names"
+)
+
+// exchange is what one rank sends to and expects of each peer in one operation, in an
+// order that both sides know, and how far it is.
+type exchange struct {
+	e      *end
+	call   *protocol.Call
+	digest uint64
+	lanes  []lane // by rank in the group; this rank's own is empty
+}
+
+// lane is the exchange with one peer.
+type lane struct {
+	link     *link
+	seq      uint64 // of the frames
+	out      []sending
+	in       []expecting
+	sent     int // of out
+	came     int // of in
+	reading  bool
+	incoming []byte // the payload that is being read
+	head     frame  // its header, once it is there
+	headed   bool
+}
+
+// sending is a piece for a peer. It may go once *gate is over need; a nil gate is open.
+type sending struct {
+	kind    kind
+	phase   uint16
+	index   uint32
+	payload []byte
+	gate    *int
+	need    int
+	done    func()
+}
+
+// expecting is a piece of a peer: a payload of a known length, or of one that its frame
+// says, up to limit, which take is given.
+type expecting struct {
+	kind    kind
+	phase   uint16
+	index   uint32
+	payload []byte
+	limit   int // 0: payload is known
+	gate    *int
+	need    int
+	done    func(payload []byte)
+}
+
+func open(gate *int, need int) bool { return gate == nil || *gate > need }
+
+// spins is how often an exchange lets others run before it waits in the kernel: what
+// comes at once is there by then.
+const spins = 10
+
+// run works on all lanes until everything is sent and has come.
+func (x *exchange) run(ctx context.Context) *protocol.Failure {
+	last, idle := time.Time{}, 0
+	for {
+		progress, pending, f := x.round()
+		switch {
+		case f != nil:
+			return f
+		case !pending:
+			return nil
+		case progress:
+			idle, last = 0, time.Time{}
+			continue
+		}
+		if f := x.interrupted(ctx); f != nil {
+			return f
+		}
+		if idle++; idle < spins {
+			runtime.Gosched()
+			continue
+		}
+		if last.IsZero() {
+			last = time.Now()
+		}
+		rest := x.e.n.cfg.Deadline - time.Since(last)
+		if rest <= 0 {
+			return x.e.n.fail(protocol.Expired(x.e.ranks, x.call, x.missing(), x.e.n.cfg.Deadline))
+		}
+		if err := x.wait(ctx, rest); err != nil {
+			return x.e.n.fail(protocol.Broken(x.e.ranks, x.e.rank, x.call, err))
+		}
+	}
+}
+
+// round tries every lane once.
+func (x *exchange) round() (progress, pending bool, f *protocol.Failure) {
+	for i := range x.lanes {
+		l := &x.lanes[i]
+		if l.link == nil {
+			continue
+		}
+		p, err := x.push(l)
+		if err == nil {
+			var q bool
+			q, f = x.pull(l)
+			p = p || q
+		}
+		if err != nil {
+			f = x.lost(l, err)
+		}
+		if f != nil {
+			return false, false, f
+		}
+		progress = progress || p
+		pending = pending || l.sent < len(l.out) || l.came < len(l.in)
+	}
+	return progress, pending, nil
+}
+
+// push writes what may go.
+func (x *exchange) push(l *lane) (progress bool, err error) {
+	for l.sent < len(l.out) {
+		s := &l.out[l.sent]
+		if !open(s.gate, s.need) {
+			return progress, nil
+		}
+		f := frame{kind: s.kind, phase: s.phase, index: s.index, seq: l.seq, call: x.digest, length: uint64(len(s.payload))}
+		if x.e.n.cfg.Checksum && !l.link.out.open {
+			f.sum(s.payload)
+		}
+		p, done, err := l.link.write(&f, s.payload)
+		progress = progress || p
+		if err != nil || !done {
+			return progress, err
+		}
+		l.sent++
+		if s.done != nil {
+			s.done()
+		}
+	}
+	return progress, nil
+}
+
+// pull reads what has come and is expected.
+func (x *exchange) pull(l *lane) (progress bool, f *protocol.Failure) {
+	for l.came < len(l.in) {
+		w := &l.in[l.came]
+		if !l.reading {
+			if !open(w.gate, w.need) {
+				return progress, nil
+			}
+			l.reading, l.headed, l.incoming, l.link.in.done = true, false, w.payload, 0
+		}
+		p, done, err := l.link.read(l.incoming)
+		if err != nil {
+			return progress, x.lost(l, err)
+		}
+		progress = progress || p
+		if !l.headed && l.link.in.done >= headerBytes {
+			l.headed = true
+			if f := x.check(l, w); f != nil {
+				return progress, f
+			}
+			if w.limit > 0 {
+				l.incoming = make([]byte, l.head.length)
+				done = len(l.incoming) == 0
+				if !done {
+					continue
+				}
+			}
+		}
+		if !done {
+			return progress, nil
+		}
+		if err := l.head.check(l.incoming); err != nil {
+			return progress, x.corrupt(l, err)
+		}
+		l.reading = false
+		l.came++
+		if w.done != nil {
+			w.done(l.incoming)
+		}
+	}
+	return progress, nil
+}
+
+// check judges a header that has come: of the same call, and the piece that is
+// expected.
+func (x *exchange) check(l *lane, w *expecting) *protocol.Failure {
+	if err := l.head.get(&l.link.in.header); err != nil {
+		return x.corrupt(l, err)
+	}
+	h := &l.head
+	switch {
+	case h.kind == message && w.kind == message && h.seq == l.seq && h.call != x.digest:
+		sent := protocol.Call{Op: names.OpSend, Count: int64(h.length / 4), Peer: x.e.rank}
+		return x.e.n.fail(protocol.Unfit(sent.Said(x.e.ranks, x.call.Peer), x.call.Said(x.e.ranks, x.e.rank)))
+	case h.kind != w.kind, h.call != x.digest, h.seq != l.seq:
+		return x.e.n.odd(x.e, x.call)
+	case h.phase != w.phase || h.index != w.index:
+		return x.corrupt(l, fmt.Errorf("piece %d of phase %d came, piece %d of phase %d is next", h.index, h.phase, w.index, w.phase))
+	case w.limit == 0 && h.length != uint64(len(w.payload)):
+		return x.corrupt(l, fmt.Errorf("a piece of %d bytes came, %d are next", h.length, len(w.payload)))
+	case w.limit > 0 && h.length > uint64(w.limit):
+		return x.corrupt(l, fmt.Errorf("a piece of %d bytes came, at most %d are taken", h.length, w.limit))
+	}
+	return nil
+}
+
+// corrupt is of a link that carries what its sender cannot have sent.
+func (x *exchange) corrupt(l *lane, err error) *protocol.Failure {
+	e := x.e
+	return e.n.fail(protocol.Failure{Peer: l.link.peer, Err: fmt.Errorf("rank %d in %s, link from rank %d: %w: %w",
+		e.ranks[e.rank], x.call.Describe(e.ranks), l.link.peer, protocol.ErrCorrupt, err)})
+}
+
+// lost is of a link that ended. Its peer has left, or the world has failed, and this
+// rank is about to hear of it; or it is lost.
+func (x *exchange) lost(l *lane, err error) *protocol.Failure {
+	patience := time.NewTimer(lostPatience)
+	defer patience.Stop()
+	for {
+		if f := x.parted(); f != nil {
+			return f
+		}
+		select {
+		case <-x.e.n.failed:
+			return x.e.n.fail(protocol.Failure{Peer: l.link.peer, Err: err})
+		case <-patience.C:
+			return x.e.n.fail(protocol.Failure{Peer: l.link.peer, Err: fmt.Errorf("%w: rank %d in %s, link to rank %d: %w",
+				protocol.ErrLost, x.e.ranks[x.e.rank], x.call.Describe(x.e.ranks), l.link.peer, err)})
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// lostPatience is how long a rank waits to hear why a link ended.
+const lostPatience = 2 * time.Second
+
+// interrupted is why a rank that waits must stop: the world failed, its context ended,
+// a peer left.
+func (x *exchange) interrupted(ctx context.Context) *protocol.Failure {
+	n := x.e.n
+	if n.broken.Load() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.first
+	}
+	if ctx.Err() != nil {
+		return n.fail(protocol.Stopped(x.e.ranks, x.e.rank, x.call, context.Cause(ctx)))
+	}
+	return x.parted()
+}
+
+// parted is the failure of a peer that closed the group before it sent what is
+// expected, or took what it is sent.
+func (x *exchange) parted() *protocol.Failure {
+	for i := range x.lanes {
+		l := &x.lanes[i]
+		if l.sent == len(l.out) && l.came == len(l.in) {
+			continue
+		}
+		if x.e.without(x.call, i, l.seq) {
+			return x.e.n.fail(protocol.NeedsLeft(x.e.ranks, x.e.ranks[i], x.call))
+		}
+	}
+	return nil
+}
+
+// missing lists the world ranks of which something is expected, or that do not take
+// what they are sent.
+func (x *exchange) missing() (late []int) {
+	for i := range x.lanes {
+		if l := &x.lanes[i]; l.came < len(l.in) {
+			late = append(late, x.e.ranks[i])
+		}
+	}
+	for i := range x.lanes {
+		if l := &x.lanes[i]; late == nil && l.sent < len(l.out) {
+			late = append(late, x.e.ranks[i])
+		}
+	}
+	if late == nil {
+		return x.e.ranks
+	}
+	return late
+}
+
+// wait blocks until a lane can go on, somebody wakes this rank, or a while is over.
+func (x *exchange) wait(ctx context.Context, atMost time.Duration) error {
+	e := x.e
+	if err := e.waker.open(); err != nil {
+		return err
+	}
+	raw := e.waker.fd()
+	e.waker.waits.Store(true)
+	defer e.waker.waits.Store(false)
+	stop := context.AfterFunc(ctx, e.waker.wake)
+	defer stop()
+	if e.n.broken.Load() || ctx.Err() != nil {
+		return nil
+	}
+	fds := append(e.fds[:0], unix.PollFd{Fd: int32(raw), Events: unix.POLLIN})
+	for i := range x.lanes {
+		l := &x.lanes[i]
+		var events int16
+		if l.sent < len(l.out) && open(l.out[l.sent].gate, l.out[l.sent].need) {
+			events |= unix.POLLOUT
+		}
+		if l.came < len(l.in) && (l.reading || open(l.in[l.came].gate, l.in[l.came].need)) {
+			events |= unix.POLLIN
+		}
+		if events != 0 {
+			fds = append(fds, unix.PollFd{Fd: int32(l.link.fd), Events: events})
+		}
+	}
+	e.fds = fds
+	// A second at most: whoever is late with a wake-up costs no more.
+	_, err := unix.Poll(fds, int(min(atMost, time.Second)/time.Millisecond)+1)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("poll: %w", err)
+	}
+	if fds[0].Revents != 0 {
+		e.waker.drain(raw)
+	}
+	return nil
+}

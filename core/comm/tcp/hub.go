@@ -1,0 +1,210 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+)
+
+// grace is how long rank 0 waits for what the ranks of a group called, once it knows
+// that two of them do not fit: so that it can say which rank is the odd one.
+const grace = 100 * time.Millisecond
+
+// hub is rank 0's side of the control connections: who has come, and why the world
+// ended. It lives until every rank has left.
+type hub struct {
+	cfg *Config
+
+	mu       sync.Mutex
+	ranks    []*member // nil until it comes
+	come     int
+	complete chan struct{} // closed when all have come
+	first    *protocol.Failure
+	queries  map[uint64]*query // by group
+	gone     int
+	over     chan struct{} // closed when all have left, or the world has failed and they are gone
+}
+
+// member is a rank as the hub knows it.
+type member struct {
+	*channel
+	addr string
+	bye  bool
+}
+
+// query is a question to all ranks of a group: what do you call?
+type query struct {
+	ranks []int
+	roll  protocol.Roll
+	known int
+}
+
+func newHub(cfg *Config) *hub {
+	return &hub{cfg: cfg, ranks: make([]*member, cfg.Size), complete: make(chan struct{}),
+		queries: map[uint64]*query{}, over: make(chan struct{})}
+}
+
+// join takes in a rank; its notes are read until it leaves.
+func (h *hub) join(ch *channel, from *hello, proof []byte) {
+	m := &member{channel: ch, addr: from.Addr}
+	h.mu.Lock()
+	if h.ranks[from.From] != nil {
+		h.mu.Unlock()
+		ch.refuse(fmt.Errorf("rank %d has come already", from.From))
+		ch.conn.Close()
+		return
+	}
+	if err := ch.send(note{Kind: noteWelcome, MAC: proof}, handshakePatience); err != nil {
+		h.mu.Unlock()
+		ch.conn.Close()
+		return
+	}
+	h.ranks[from.From] = m
+	h.come++
+	all := h.come == len(h.ranks)
+	h.mu.Unlock()
+	if all {
+		h.begin()
+	}
+	h.listen(from.From, m)
+}
+
+// begin tells all ranks where all listen.
+func (h *hub) begin() {
+	table := note{Kind: noteTable}
+	for _, m := range h.ranks {
+		table.Addrs = append(table.Addrs, m.addr)
+	}
+	close(h.complete)
+	h.broadcast(table, nil)
+	go h.beat()
+}
+
+// beat tells all ranks that rank 0 lives.
+func (h *hub) beat() {
+	every := time.NewTicker(h.cfg.Silence / 6)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			h.broadcast(note{Kind: noteBeat}, nil)
+		case <-h.over:
+			return
+		}
+	}
+}
+
+// broadcast sends a note to ranks; nil are all. Who does not take it is noticed by
+// whoever listens to it.
+func (h *hub) broadcast(n note, ranks []int) {
+	for r, m := range h.ranks {
+		if m != nil && (ranks == nil || slices.Contains(ranks, r)) {
+			_ = m.send(n, h.cfg.Silence)
+		}
+	}
+}
+
+// listen reads a rank's notes.
+func (h *hub) listen(rank int, m *member) {
+	for {
+		n, err := m.receive(maxNote, h.cfg.Silence)
+		if err != nil {
+			h.lost(rank, m, err)
+			return
+		}
+		switch n.Kind {
+		case noteFail:
+			if n.Failure != nil {
+				h.fail(n.Failure.Failure())
+			}
+		case noteOdd, noteSaid:
+			h.heard(rank, n)
+		case noteLeft:
+			h.broadcast(n, slices.DeleteFunc(slices.Clone(n.Ranks), func(r int) bool { return r == rank }))
+		case noteBye:
+			h.mu.Lock()
+			m.bye = true
+			h.mu.Unlock()
+		}
+	}
+}
+
+// lost is of a rank whose connection ended. One that has left may go.
+func (h *hub) lost(rank int, m *member, why error) {
+	h.mu.Lock()
+	bye := m.bye
+	h.gone++
+	if h.gone == len(h.ranks) {
+		close(h.over)
+	}
+	h.mu.Unlock()
+	m.conn.Close()
+	if bye {
+		return
+	}
+	var slow net.Error
+	switch {
+	case errors.As(why, &slow) && slow.Timeout():
+		why = fmt.Errorf("%w: rank %d has said nothing for %v", protocol.ErrLost, rank, h.cfg.Silence)
+	case errors.Is(why, io.EOF):
+		why = fmt.Errorf("%w: rank %d ended without a word", protocol.ErrLost, rank)
+	default:
+		why = fmt.Errorf("%w: connection to rank %d: %w", protocol.ErrLost, rank, why)
+	}
+	h.fail(protocol.Failure{Peer: rank, Err: why})
+}
+
+// fail ends the world, once.
+func (h *hub) fail(f protocol.Failure) {
+	h.mu.Lock()
+	known := h.first != nil
+	if !known {
+		h.first = &f
+	}
+	h.mu.Unlock()
+	if !known {
+		told := f.Tell()
+		h.broadcast(note{Kind: noteAbort, Failure: &told}, nil)
+	}
+}
+
+// heard is of a rank that says what it called in a group: because a peer called
+// something else, or because it was asked.
+func (h *hub) heard(rank int, n note) {
+	i := slices.Index(n.Ranks, rank)
+	if i < 0 || n.Call == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.queries[n.Group]
+	if q == nil {
+		if n.Kind != noteOdd {
+			return
+		}
+		q = &query{ranks: n.Ranks, roll: make(protocol.Roll, len(n.Ranks))}
+		h.queries[n.Group] = q
+		go h.broadcast(note{Kind: noteQuery, Group: n.Group}, n.Ranks)
+		time.AfterFunc(grace, func() { h.decide(q) })
+	}
+	if i < len(q.roll) && q.roll[i] == nil {
+		q.roll[i] = n.Call.Call()
+		if q.known++; q.known == len(q.roll) {
+			go h.decide(q)
+		}
+	}
+}
+
+// decide says who called what.
+func (h *hub) decide(q *query) {
+	h.mu.Lock()
+	f := q.roll.Mismatch(q.ranks)
+	h.mu.Unlock()
+	h.fail(f)
+}
