@@ -22,11 +22,17 @@ func (star) allReduce(ctx context.Context, x *exchange, t kernels.Tensor, op ker
 // reduceScatter sums on rank 0, in dst for its own part and in src for those of the
 // others.
 func (star) reduceScatter(ctx context.Context, x *exchange, dst, src kernels.Tensor, op kernels.Op) *protocol.Failure {
-	if f := x.center(ctx, src, src, op); f != nil {
+	cut, own := x.call.Bounds[1], dst
+	if x.e.rank != 0 {
+		own = part(src, x.call.Bounds, 0) // is only sent
+	}
+	if f := x.center(ctx, own, src.Range(0, cut), op); f != nil {
 		return f
 	}
-	if x.e.rank == 0 {
-		x.e.copy(dst, part(src, x.call.Bounds, 0))
+	x.next()
+	rest := src.Range(cut, src.Len())
+	if f := x.center(ctx, rest, rest, op); f != nil {
+		return f
 	}
 	return x.fromCenter(ctx, func(r int) kernels.Tensor { return part(src, x.call.Bounds, r) }, dst)
 }
