@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ type options struct {
 	contracts, plans, formats, faults            []string
 	config, data, history, backend, explain, out string
 	name                                         string // of a case
+	transport                                    string
 	seed                                         uint64
 	steps, level, expectRanks                    int
 	selfTest, list                               bool
@@ -87,6 +89,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.history, "history", "", "judge the runs recorded below `DIR` instead of running")
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
+	f.StringVar(&o.transport, "transport", cli.Transports()[0], "how ranks reach each other: "+strings.Join(cli.Transports(), ", "))
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")

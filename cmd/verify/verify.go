@@ -66,6 +66,10 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 	if err != nil {
 		return contracts.Options{}, err
 	}
+	world, err := cli.Transport(o.transport)
+	if err != nil {
+		return contracts.Options{}, err
+	}
 	text, err := cli.Text(o.data)
 	if err != nil {
 		return contracts.Options{}, cli.AsUsage(err)
@@ -73,7 +77,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
 			Backend: o.backend, Text: text},
-		Case: o.name, Parts: launch.Parts{Backend: open, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults, Memory: cli.Memory(),
+		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults, Memory: cli.Memory(),
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	if o.history == "" {
