@@ -11,6 +11,8 @@ var (
 	ErrLeft = protocol.ErrLeft
 	// ErrDeadline: a peer did not come within the deadline.
 	ErrDeadline = protocol.ErrDeadline
+	// ErrDeadlock: every rank waits for one that never comes, or has ended.
+	ErrDeadlock = protocol.ErrDeadlock
 	// ErrArgument: a rank called an operation with arguments that break a rule.
 	ErrArgument = protocol.ErrArgument
 	// ErrPanicked: a rank left an operation by a panic.

@@ -1,6 +1,8 @@
 package comm
 
 import (
+	"context"
+
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -14,8 +16,10 @@ type call struct {
 	ints     []uint64
 	bytes    []byte
 
-	moved  int64 // as in Record
-	served bool  // message: the other side has come
+	ctx    context.Context // of the operation
+	actor  *actor          // who waits in it, where somebody watches
+	moved  int64           // as in Record
+	served bool            // message: the other side has come
 
 	*workspace
 }

@@ -179,6 +179,7 @@ func (g *group) connect(pr *pair, rank int, k *call, other int, sent, wanted *po
 	}
 	if k.IsMessage() {
 		k.served, g.busy[other].served = true, true
+		g.busy[other].goesOn()
 		pr.seq++
 	}
 	pr.sent, pr.wanted = nil, nil
@@ -195,6 +196,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 		g.w.fail(protocol.Failure{Peer: -1, Err: err})
 		return errWorldFailed
 	}
+	g.stops(rank, k)
 	return nil
 }
 
@@ -202,6 +204,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 func (c *local) message(ctx context.Context, k *call, run func() error) (err error) {
 	err = ErrPanicked
 	defer func() { c.end(k, err) }()
+	k.ctx = ctx
 	w := c.g.w
 	why := c.prepare(ctx, k)
 	if why == nil && k.Invalid == nil {

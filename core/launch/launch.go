@@ -76,6 +76,9 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 // Open makes the communicators of a world, by rank. Nothing decorates them.
 func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
 	o.Deadline, o.Turns = cmp.Or(p.Deadline, o.Deadline), p.Turns
+	if p.Turns != nil {
+		o.Watch = nil // who gives turns sees when nobody can take one
+	}
 	return p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
 }
 
@@ -100,7 +103,8 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	for r, be := range backends {
 		out.Logs[r] = &trace.Log{Header: train.Header(cfg, r, be.Name()), Keep: parts.Keep}
 	}
-	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline})
+	watch := comm.NewWatch(len(backends))
+	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline, Watch: watch})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +113,8 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	}
 	losses := make([][]float64, len(comms))
 	err = each(ctx, parts.Turns, comms, func(ctx context.Context, rank int) (err error) {
+		ctx = watch.Enter(ctx, rank)
+		defer watch.Leave(ctx)
 		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
 		return err
 	})

@@ -64,7 +64,7 @@ var causes = []struct {
 	name string
 	err  error
 }{
-	{"mismatch", ErrMismatch}, {"left", ErrLeft}, {"deadline", ErrDeadline}, {"argument", ErrArgument}, {"panic", ErrPanicked},
+	{"mismatch", ErrMismatch}, {"left", ErrLeft}, {"deadline", ErrDeadline}, {"deadlock", ErrDeadlock}, {"argument", ErrArgument}, {"panic", ErrPanicked},
 	{"lost", ErrLost}, {"corrupt", ErrCorrupt}, {"canceled", context.Canceled}, {"context deadline", context.DeadlineExceeded},
 }
 
