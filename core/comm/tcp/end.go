@@ -30,6 +30,7 @@ type end struct {
 
 	// Guarded by the node's mutex.
 	busy           *protocol.Call // the operation in progress
+	label          comm.Label     // of the operation in progress
 	closed         bool
 	seq            uint64         // collectives that are over
 	sent, received map[int]uint64 // messages, by the peer's rank in the world
@@ -74,7 +75,7 @@ func (e *end) place() protocol.Place {
 func (e *end) operation(ctx context.Context, call protocol.Call, work func(*exchange) *protocol.Failure) (err error) {
 	k := &call
 	e.moved = 0
-	f := e.admit(k)
+	f := e.admit(ctx, k)
 	if f != nil {
 		return e.error(k, f)
 	}
@@ -125,7 +126,7 @@ func digest(k *protocol.Call) uint64 {
 // admit refuses a call that cannot succeed: the world has failed, this rank has closed
 // the group, its arguments break a rule, it is still in another operation, a peer that
 // it needs has left.
-func (e *end) admit(k *protocol.Call) *protocol.Failure {
+func (e *end) admit(ctx context.Context, k *protocol.Call) *protocol.Failure {
 	n := e.n
 	n.mu.Lock()
 	first, closed, busy := n.first, e.closed, e.busy
@@ -134,7 +135,8 @@ func (e *end) admit(k *protocol.Call) *protocol.Failure {
 		k.Seq = e.messages(k)[e.ranks[k.Peer]]
 	}
 	if first == nil && !closed && busy == nil && k.Invalid == nil {
-		e.busy = k
+		e.busy, e.label = k, comm.LabelOf(ctx)
+		n.moves++
 	}
 	asked := n.asked[e.id] && e.busy == k
 	n.mu.Unlock()
@@ -167,6 +169,7 @@ func (e *end) release(k *protocol.Call, well bool) {
 	e.n.mu.Lock()
 	defer e.n.mu.Unlock()
 	e.busy = nil
+	e.n.moves++
 	switch {
 	case !well:
 	case k.IsMessage():
@@ -223,7 +226,8 @@ func (x *exchange) connect(ctx context.Context) *protocol.Failure {
 // link makes the link to a peer: the one that is later in the world dials.
 func (x *exchange) link(ctx context.Context, i, world int) (*link, *protocol.Failure) {
 	e, n := x.e, x.e.n
-	until := time.Now().Add(n.cfg.Deadline)
+	begun := time.Now()
+	until := begun.Add(n.cfg.Deadline)
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
 		if f := x.interrupted(ctx); f != nil {
 			return nil, f
@@ -231,6 +235,7 @@ func (x *exchange) link(ctx context.Context, i, world int) (*link, *protocol.Fai
 		if e.without(x.call, i, x.call.Seq) {
 			return nil, n.fail(protocol.NeedsLeft(e.ranks, world, x.call))
 		}
+		x.tell(time.Since(begun))
 		if time.Now().After(until) {
 			return nil, n.fail(protocol.Expired(e.ranks, x.call, []int{world}, n.cfg.Deadline))
 		}

@@ -22,6 +22,7 @@ type exchange struct {
 	call   *protocol.Call
 	digest uint64
 	lanes  []lane // by rank in the group; this rank's own is empty
+	told   bool   // rank 0 knows that it waits
 }
 
 // lane is the exchange with one peer.
@@ -79,7 +80,7 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 		case !pending:
 			return nil
 		case progress:
-			idle, last = 0, time.Time{}
+			idle, last, x.told = 0, time.Time{}, false
 			continue
 		}
 		if f := x.interrupted(ctx); f != nil {
@@ -92,13 +93,26 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 		if last.IsZero() {
 			last = time.Now()
 		}
-		rest := x.e.n.cfg.Deadline - time.Since(last)
+		waited := time.Since(last)
+		x.tell(waited)
+		rest := x.e.n.cfg.Deadline - waited
 		if rest <= 0 {
 			return x.e.n.fail(protocol.Expired(x.e.ranks, x.call, x.missing(), x.e.n.cfg.Deadline))
+		}
+		if !x.told {
+			rest = min(rest, patienceOfOne)
 		}
 		if err := x.wait(ctx, rest); err != nil {
 			return x.e.n.fail(protocol.Broken(x.e.ranks, x.e.rank, x.call, err))
 		}
+	}
+}
+
+// tell tells rank 0, once, that this rank has waited for a while.
+func (x *exchange) tell(waited time.Duration) {
+	if waited > patienceOfOne && !x.told {
+		x.told = true
+		x.e.n.tellStand(0)
 	}
 }
 

@@ -27,6 +27,8 @@ type hub struct {
 	complete chan struct{} // closed when all have come
 	first    *protocol.Failure
 	queries  map[uint64]*query // by group
+	stands   stands
+	asked    uint64 // questions for stands
 	gone     int
 	over     chan struct{} // closed when all have left, or the world has failed and they are gone
 }
@@ -125,12 +127,17 @@ func (h *hub) listen(rank int, m *member) {
 			}
 		case noteOdd, noteSaid:
 			h.heard(rank, n)
+		case noteStand:
+			if n.Stand != nil {
+				h.stood(rank, n.Stand)
+			}
 		case noteLeft:
 			h.broadcast(n, slices.DeleteFunc(slices.Clone(n.Ranks), func(r int) bool { return r == rank }))
 		case noteBye:
 			h.mu.Lock()
 			m.bye = true
 			h.mu.Unlock()
+			h.stood(rank, &stand{})
 		}
 	}
 }

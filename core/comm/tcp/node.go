@@ -32,6 +32,7 @@ type node struct {
 	asked  map[uint64]bool    // groups that rank 0 has asked about
 	left   map[uint64]parting // by group
 	closed bool
+	moves  uint64 // operations begun and ended
 
 	broken atomic.Bool // first is set
 }
@@ -226,6 +227,8 @@ func (n *node) listen() {
 			n.end(x.Failure.Failure())
 		case x.Kind == noteQuery:
 			n.answer(x.Group)
+		case x.Kind == noteAsk:
+			n.tellStand(x.Check)
 		case x.Kind == noteLeft && x.Left != nil:
 			n.depart(x)
 		}

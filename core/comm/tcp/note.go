@@ -29,6 +29,8 @@ type note struct {
 	Ranks []int          `json:"ranks,omitempty"` // of the group, in the world
 	Call  *protocol.Said `json:"call,omitempty"`
 	Left  *departure     `json:"left,omitempty"`
+	Stand *stand         `json:"stand,omitempty"`
+	Check uint64         `json:"check,omitempty"` // of noteAsk
 }
 
 // Kinds of notes.
@@ -46,6 +48,8 @@ const (
 	noteQuery = "query" // from rank 0: what do you call in this group?
 	noteSaid  = "said"  // to rank 0: this
 	noteLeft  = "left"  // a rank closed a group
+	noteStand = "stand" // to rank 0: what I do in all groups
+	noteAsk   = "ask"   // from rank 0: tell me that
 	noteBye   = "bye"   // to rank 0: I have left the world
 )
 
