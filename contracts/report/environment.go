@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -53,6 +54,15 @@ func Here() Environment {
 		}
 	}
 	return e
+}
+
+// Build says in a line what was built, and for what.
+func (e *Environment) Build() string {
+	s := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
+	if e.Level != "" {
+		s += " " + e.Level
+	}
+	return s
 }
 
 // cpuModel is the processor's name where the system tells it in a file.

@@ -70,11 +70,7 @@ func (t *textWriter) environment(e *Environment) {
 			t.linef("  %-9s  %s", name, value)
 		}
 	}
-	build := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
-	if e.Level != "" {
-		build += " " + e.Level
-	}
-	row("version", build)
+	row("version", e.Build())
 	row("machine", fmt.Sprintf("%s, %d cores", cmp.Or(e.CPU, "unknown processor"), e.Cores))
 	row("histories", e.Histories)
 	if e.Backend != "" {

@@ -53,6 +53,15 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }
 
+// Given opens the training text that a flag names: Text, and - for stdin, which the
+// names in histories never mean.
+func Given(name string, stdin io.Reader) (data.Text, error) {
+	if name == "-" {
+		return data.Read(name, stdin)
+	}
+	return Text(name)
+}
+
 // Text opens a training text: a built-in one by its name, anything else is a file,
 // or, where there is no such file, the beginning of a text: "default[:5000]".
 func Text(name string) (data.Text, error) {
