@@ -35,6 +35,8 @@ type Options struct {
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
 	Histories string
+	// Also are directories that JudgeHistories judges the runs of besides.
+	Also []string
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
@@ -126,7 +128,7 @@ func (o *Options) checkValues() error {
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
 	}
 	name := cmp.Or(o.Config, widest)
-	preset, err := spec.Preset(name)
+	preset, err := o.Base(name)
 	if err != nil {
 		return err
 	}

@@ -107,6 +107,9 @@ func Preset(name string) (spec.Config, error) {
 	if c.Model.Name == "" {
 		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")
 	}
+	if _, err := model.Named(c.Model.Name); err == nil {
+		return c, fmt.Errorf("config %s: name %q: is that of a named configuration; give it another", name, c.Model.Name)
+	}
 	if err := c.Validate(); err != nil {
 		return c, fmt.Errorf("config %s: %w", name, err)
 	}
