@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -63,10 +64,12 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	}
 	var out []report.Contract
 	for _, c := range cs {
+		begun := time.Now()
 		sum, found, err := j.contract(ctx, c, len(cs) == 1)
 		if err != nil {
 			return nil, err
 		}
+		sum.Seconds = time.Since(begun).Seconds()
 		if found || len(cs) == 1 {
 			out = append(out, sum)
 		} else {

@@ -49,9 +49,9 @@ type Options struct {
 	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
 	// generated ones; nothing or FaultsDefault is the contracts' own mutants.
 	Faults []string
-	// Progress is told what runs next; nil for none. It may be called
-	// concurrently.
-	Progress func(what string)
+	// Progress is told how far the runs are, and which takes longest, when one begins
+	// or ends; nil for none. Calls follow each other.
+	Progress func(suite.Progress)
 }
 
 // OptionError is a mistake in options, found before anything runs.

@@ -130,6 +130,14 @@ func (o *Options) machine() string {
 	return s
 }
 
+// CommandLine is what a person types to run a command with arguments.
+func CommandLine(name string, args []string) string {
+	for _, a := range args {
+		name += " " + quote(a)
+	}
+	return name
+}
+
 // quote makes one word of s for a POSIX shell.
 func quote(s string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%"
