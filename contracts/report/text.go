@@ -106,8 +106,11 @@ func (t *textWriter) made(e *Environment) string {
 
 // brief writes a time for people.
 func brief(seconds float64) string {
-	if seconds < 100 {
-		return fmt.Sprintf("%.2g s", seconds)
+	switch {
+	case seconds < 10:
+		return fmt.Sprintf("%.2f s", seconds)
+	case seconds < 100:
+		return fmt.Sprintf("%.1f s", seconds)
 	}
 	return (time.Duration(seconds) * time.Second).String()
 }
