@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -47,12 +49,12 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
-	histories, err := trace.Load(dir)
+	histories, err := load(append([]string{dir}, o.Also...))
 	if err != nil {
 		return nil, &OptionError{err}
 	}
 	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
-	j.env.Histories = dir
+	j.env.Histories = strings.Join(append([]string{dir}, o.Also...), ", ")
 	for _, h := range histories {
 		r := read(h)
 		if r.config != nil && r.config.Model.Layers > maxLayers {
@@ -62,10 +64,12 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	}
 	var out []report.Contract
 	for _, c := range cs {
+		begun := time.Now()
 		sum, found, err := j.contract(ctx, c, len(cs) == 1)
 		if err != nil {
 			return nil, err
 		}
+		sum.Seconds = time.Since(begun).Seconds()
 		if found || len(cs) == 1 {
 			out = append(out, sum)
 		} else {
@@ -75,6 +79,28 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	r := report.New(j.env, out)
 	r.Notes = j.notes
 	return r, nil
+}
+
+// load reads the histories below directories, each of which must hold one.
+func load(dirs []string) ([]*trace.History, error) {
+	var out []*trace.History
+	for _, dir := range dirs {
+		h, err := trace.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h...)
+	}
+	return out, nil
+}
+
+// reproduce is the command line that judges c again.
+func (j *judgement) reproduce(c *suite.Suite) string {
+	s := "verify"
+	for _, dir := range append([]string{j.dir}, j.o.Also...) {
+		s += " --history " + quote(dir)
+	}
+	return s + " --contract " + c.ID + j.o.machine()
 }
 
 // read classifies a history.
@@ -125,7 +151,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 			doubts = append(doubts, j.absent(rc.name, t.history)...)
 			j.describe(t)
 		}
-		lines[rc.name] = "verify --history " + quote(j.dir) + " --contract " + c.ID + j.o.machine()
+		lines[rc.name] = j.reproduce(c)
 		evidence = append(evidence, e)
 	}
 	sum, err := summarise(c.Contract, evidence, doubts, lines)
@@ -187,10 +213,18 @@ func (j *judgement) saved(c *suite.Suite) []*recordedCase {
 // known finds the case of c that a recorded run is of, at any level: one of the
 // contract's own, or one on the configuration and plan of the run.
 func (j *judgement) known(c *suite.Suite, r *recorded) (suite.Case, bool) {
+	if whole, err := Find(c.ID); err == nil && c.Part {
+		c = whole // a case that is no evidence for its clauses is known all the same
+	}
 	asked := []suite.Options{j.o.Options}
 	if r.config != nil {
 		own := j.o.Options
 		own.Config = r.config.Model.Name
+		if _, err := spec.Preset(own.Config); err != nil {
+			mine := *r.config
+			mine.Plan = plan.Plan{}
+			own.Own = &mine
+		}
 		short, full := own, own
 		short.Plans, full.Plans = []string{given(*r.config).String()}, []string{r.config.Plan.String()}
 		asked = append(asked, own, short, full)

@@ -35,6 +35,8 @@ type Options struct {
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
 	Histories string
+	// Also are directories that JudgeHistories judges the runs of besides.
+	Also []string
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
@@ -47,9 +49,9 @@ type Options struct {
 	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
 	// generated ones; nothing or FaultsDefault is the contracts' own mutants.
 	Faults []string
-	// Progress is told what runs next; nil for none. It may be called
-	// concurrently.
-	Progress func(what string)
+	// Progress is told how far the runs are, and which takes longest, when one begins
+	// or ends; nil for none. Calls follow each other.
+	Progress func(suite.Progress)
 }
 
 // OptionError is a mistake in options, found before anything runs.
@@ -126,7 +128,7 @@ func (o *Options) checkValues() error {
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
 	}
 	name := cmp.Or(o.Config, widest)
-	preset, err := spec.Preset(name)
+	preset, err := o.Base(name)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,9 @@ func (o *Options) about(c *suite.Suite) suite.Options {
 	return out
 }
 
-// concerned leaves out contracts that are about none of the plans asked for or
-// have no case of the name asked for, unless only one contract is asked for.
+// concerned leaves out contracts that are about none of the plans asked for, have
+// no case of the name asked for, or none that fits the configuration asked for,
+// unless only one contract is asked for.
 func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []string) {
 	for _, c := range cs {
 		switch {
@@ -49,6 +50,8 @@ func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []stri
 			notes = append(notes, fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and ")))
 		case len(cs) > 1 && o.Case != "" && len(o.Cases(c)) == 0:
 			notes = append(notes, fmt.Sprintf("%s: has no case %q", c.ID, o.Case))
+		case len(cs) > 1 && o.unfit(c) != "":
+			notes = append(notes, fmt.Sprintf("%s: not judged: %s", c.ID, o.unfit(c)))
 		default:
 			out = append(out, c)
 		}
@@ -128,6 +131,14 @@ func (o *Options) machine() string {
 		s += " --backend " + quote(o.Backend)
 	}
 	return s
+}
+
+// CommandLine is what a person types to run a command with arguments.
+func CommandLine(name string, args []string) string {
+	for _, a := range args {
+		name += " " + quote(a)
+	}
+	return name
 }
 
 // quote makes one word of s for a POSIX shell.

@@ -95,6 +95,7 @@ type attempt struct {
 	own           *suite.Suite // nil for a generated fault
 	clean, broken *suite.Trial
 	out           report.Mutant
+	took          time.Duration
 }
 
 // groups plans the faults that the options ask for.
@@ -142,7 +143,9 @@ func (s *selfTest) run(ctx context.Context, groups []*group) error {
 				break
 			}
 			eg.Go(func() (err error) {
+				begun := time.Now()
 				a.out, err = s.try(ctx, g, a)
+				a.took = time.Since(begun)
 				a.broken = nil
 				return err
 			})
@@ -209,6 +212,9 @@ func describe(r contract.Result) string {
 // summary is the report of one contract's faults.
 func (s *selfTest) summary(g *group) report.Contract {
 	out := report.Contract{ID: g.ID, Title: g.Title}
+	for _, a := range g.attempts {
+		out.Seconds += a.took.Seconds()
+	}
 	for _, cl := range g.Clauses {
 		sum := report.Clause{ID: cl.ID, Says: cl.Says, Class: cl.Class, Verdict: contract.Held}
 		for _, a := range g.attempts {

@@ -64,7 +64,7 @@ func (v *validator) contract() {
 
 func (v *validator) clauses() {
 	for i, cl := range v.c.Clauses {
-		if want := fmt.Sprintf("%s.%d", v.c.ID, i+1); cl.ID != want {
+		if want := fmt.Sprintf("%s.%d", v.c.ID, i+1); cl.ID != want && !v.c.Part {
 			v.fault("clause %q: the ID must be %s", cl.ID, want)
 		}
 		v.need(cl.ID, "sentence", cl.Says)

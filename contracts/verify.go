@@ -1,10 +1,12 @@
 package contracts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -45,11 +47,14 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 		}
 	}
 	var out []report.Contract
+	var clock suite.Clock
 	for _, c := range cs {
+		begun := time.Now()
 		sum, err := o.judge(c, trials[c])
 		if err != nil {
 			return nil, err
 		}
+		sum.Seconds = (time.Since(begun) + clock.Took(trials[c]...)).Seconds()
 		out = append(out, sum)
 	}
 	r := report.New(o.environment(all), out)
@@ -103,7 +108,7 @@ func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Res
 // environment completes what the caller said with what the cases say.
 func (o *Options) environment(all []*suite.Trial) report.Environment {
 	e := o.Environment
-	e.Text, e.TextHash = o.Text.Name, o.Text.Hash()
+	e.Text, e.TextHash, e.Depth, e.Seed = o.Text.Name, o.Text.Hash(), o.Level, o.Seed
 	for _, t := range all {
 		if cfg := t.Runs[contract.Test].Config; cfg != nil {
 			addConfig(&e, *cfg)
@@ -117,6 +122,7 @@ func addConfig(e *report.Environment, cfg spec.Config) {
 	if s := cfg.Model.Name + ":" + given(cfg).String(); !slices.Contains(e.Plans, s) {
 		e.Plans = append(e.Plans, s)
 	}
+	e.Seed = cmp.Or(e.Seed, cfg.Seed)
 	if e.LastStep == "" && cfg.Validate() == nil {
 		e.LastStep = string(cfg.LastStep)
 	}

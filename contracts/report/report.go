@@ -23,6 +23,7 @@ type Report struct {
 	SelfTest    bool             `json:"self_test,omitempty"`
 	Environment Environment      `json:"environment"`
 	Contracts   []Contract       `json:"contracts"`
+	Seconds     float64          `json:"seconds,omitempty"` // from begin to end
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
@@ -34,6 +35,9 @@ type Contract struct {
 	Title   string           `json:"title"`
 	Verdict contract.Verdict `json:"verdict"`
 	Clauses []Clause         `json:"clauses"`
+	// Seconds is the time of its runs, one after the other, and of judging them; a
+	// run that several contracts share counts for the first.
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 // Clause is the outcome of one clause over all its cases.
@@ -152,6 +156,7 @@ func (r *Report) Add(o *Report) {
 			r.Contracts = append(r.Contracts, oc)
 			continue
 		}
+		r.Contracts[i].Seconds += oc.Seconds
 		for j := range min(len(r.Contracts[i].Clauses), len(oc.Clauses)) {
 			r.Contracts[i].Clauses[j].add(oc.Clauses[j])
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 )
@@ -24,6 +25,9 @@ type TextOptions struct {
 // do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
 	t := &textWriter{o: o}
+	if r.Seconds > 0 {
+		t.took = brief(r.Seconds)
+	}
 	what := "verification"
 	if r.SelfTest {
 		what = "self-test"
@@ -45,8 +49,9 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 }
 
 type textWriter struct {
-	o   TextOptions
-	buf bytes.Buffer
+	o    TextOptions
+	took string // by the whole report; empty where unknown
+	buf  bytes.Buffer
 }
 
 // linef writes one line without blanks at its end.
@@ -70,12 +75,10 @@ func (t *textWriter) environment(e *Environment) {
 			t.linef("  %-9s  %s", name, value)
 		}
 	}
-	build := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
-	if e.Level != "" {
-		build += " " + e.Level
-	}
-	row("version", build)
+	row("version", e.Build())
 	row("machine", fmt.Sprintf("%s, %d cores", cmp.Or(e.CPU, "unknown processor"), e.Cores))
+	row("made", t.made(e))
+	row("command", e.Command)
 	row("histories", e.Histories)
 	if e.Backend != "" {
 		row("backend", fmt.Sprintf("%s, canonical arithmetic %d", e.Backend, e.Arithmetic))
@@ -90,8 +93,34 @@ func (t *textWriter) environment(e *Environment) {
 	}
 }
 
+// made says when, where, how thoroughly and in what time the report was made.
+func (t *textWriter) made(e *Environment) string {
+	var parts []string
+	for _, p := range []struct{ what, value string }{{"", e.Date}, {"on ", e.Host}, {"in ", t.took}, {"at level ", number(e.Depth)}, {"from seed ", number(e.Seed)}} {
+		if p.value != "" {
+			parts = append(parts, p.what+p.value)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// brief writes a time for people.
+func brief(seconds float64) string {
+	switch {
+	case seconds < 10:
+		return fmt.Sprintf("%.2f s", seconds)
+	case seconds < 100:
+		return fmt.Sprintf("%.1f s", seconds)
+	}
+	return (time.Duration(seconds) * time.Second).String()
+}
+
 func (t *textWriter) contract(c *Contract, selfTest bool) {
-	t.linef("%s  %s  %s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title)
+	took := ""
+	if c.Seconds > 0 {
+		took = fmt.Sprintf("  (%s)", brief(c.Seconds))
+	}
+	t.linef("%s  %s  %s%s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title, took)
 	unit := "saw"
 	if selfTest {
 		unit = "caught"

@@ -35,10 +35,12 @@ type Engine struct {
 	// Patience, unless zero, bounds the parts' deadline in broken runs: in some a
 	// rank waits for a peer that does not come.
 	Patience time.Duration
-	// Progress is told what runs next; nil for none. It may be called concurrently.
-	Progress func(what string)
+	// Progress is told what happens: how far Run is and which run takes longest; nil
+	// for none. It may be called concurrently.
+	Progress func(Progress)
 
 	mu    sync.Mutex
+	watch watch
 	jobs  map[string]*job     // by key
 	room  *semaphore.Weighted // what is left of Memory
 	alone sync.RWMutex        // held for writing by a run that must be alone, for reading by others
@@ -50,7 +52,9 @@ type job struct {
 	run      Run
 	patience time.Duration
 
+	counted bool // among those that progress expects
 	once    sync.Once
+	took    time.Duration  // from the begin of the run itself
 	history *trace.History // after an error, what was recorded up to it
 	err     error
 }
@@ -100,6 +104,7 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 	})
 	var running errgroup.Group
 	running.SetLimit(max(1, e.Width))
+	e.expect(all)
 	for _, j := range all {
 		if ctx.Err() != nil {
 			break
@@ -146,9 +151,8 @@ func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error)
 		return nil, err
 	}
 	defer release()
-	if e.Progress != nil && j.label != "" {
-		e.Progress(j.label)
-	}
+	end := e.begin(j)
+	defer end()
 	env := Env{Parts: e.Parts, Text: e.Text}
 	if d := env.Parts.Deadline; j.patience > 0 && (d == 0 || d > j.patience) {
 		env.Parts.Deadline = j.patience

@@ -163,7 +163,7 @@ func (g *Grid) choose(o Options) []Fixture {
 // asked lists what was asked for and runs on a fixture.
 func (g *Grid) asked(o Options, f Fixture) []string {
 	if g.Exact {
-		cfg, err := spec.Preset(f.Config)
+		cfg, err := o.Base(f.Config)
 		if err != nil {
 			return nil
 		}
@@ -180,16 +180,16 @@ func (g *Grid) asked(o Options, f Fixture) []string {
 		return out
 	}
 	small := slices.ContainsFunc(g.Fixtures(1), func(s Fixture) bool { return s.Config == f.Config })
-	if o.Config != "" || f.Change == nil && small && fit(f.Config, o.Plans) {
+	if o.Config != "" || f.Change == nil && small && fit(o, f.Config) {
 		return o.Plans
 	}
 	return nil
 }
 
-// fit reports whether all plans can run on a named configuration.
-func fit(config string, plans []string) bool {
-	cfg, err := spec.Preset(config)
-	all, perr := Plans(plans)
+// fit reports whether all plans of options can run on a configuration.
+func fit(o Options, config string) bool {
+	cfg, err := o.Base(config)
+	all, perr := Plans(o.Plans)
 	return err == nil && perr == nil &&
 		!slices.ContainsFunc(all, func(p plan.Plan) bool { return p.Validate(cfg.Model, cfg.Sequences) != nil })
 }

@@ -103,3 +103,18 @@ func Load(path string) (Text, error) {
 	}
 	return Text{Name: path, Bytes: b}, nil
 }
+
+// Read reads a text to the end of a stream. It refuses one that is empty or has
+// more than a GiB.
+func Read(name string, r io.Reader) (Text, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	switch {
+	case err != nil:
+		return Text{}, fmt.Errorf("text %q: %w", name, err)
+	case len(b) == 0:
+		return Text{}, fmt.Errorf("text %q: is empty", name)
+	case len(b) > maxText:
+		return Text{}, fmt.Errorf("text %q: must be at most %d bytes", name, maxText)
+	}
+	return Text{Name: name, Bytes: b}, nil
+}

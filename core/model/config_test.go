@@ -26,8 +26,9 @@ func TestExactParameterCounts(t *testing.T) {
 		{"qwen2-0.5b", 494032768, 494032768 + 136134656},
 		{"qwen2-1.5b", 1543714304, 1543714304 + 233373696},
 		{"qwen2-7b", 7615616512 - 544997376, 7615616512},
-		{"qwen3-4b", 4022468096 - 36*2*128, 4022468096 - 36*2*128 + 151936*2560}, // published, less the per-head norms that this decoder lacks,
-		{"qwen3.5-9b", 7191400448, 7191400448 + 1017118720},
+		{"llama3-8b", 8030261248 - 128256*4096, 8030261248},
+		{"qwen3-4b-shape", 4022468096 - 36*2*128, 4022468096 - 36*2*128 + 151936*2560}, // published, less the per-head norms that this decoder lacks
+		{"qwen3.5-9b-shape", 7191400448, 7191400448 + 1017118720},
 	} {
 		m, err := Named(c.name)
 		if err != nil {

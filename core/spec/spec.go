@@ -58,6 +58,23 @@ type Evidence struct {
 
 // Validate fills defaults and refuses what does not fit, naming value and rule.
 func (c *Config) Validate() error {
+	if err := c.fill(); err != nil {
+		return err
+	}
+	return c.Plan.Validate(c.Model, c.Sequences)
+}
+
+// Plannable is Validate for a configuration that nobody runs: see
+// plan.Plan.Plannable.
+func (c *Config) Plannable() error {
+	if err := c.fill(); err != nil {
+		return err
+	}
+	return c.Plan.Plannable(c.Model, c.Sequences)
+}
+
+// fill is Validate for all but the plan.
+func (c *Config) fill() error {
 	if err := c.Model.Validate(); err != nil {
 		return err
 	}
@@ -79,10 +96,7 @@ func (c *Config) Validate() error {
 	if c.Steps < 1 || c.Steps > MaxSteps {
 		return fmt.Errorf("steps=%d: must be from 1 to %d", c.Steps, MaxSteps)
 	}
-	if err := c.Optimizer.Validate(); err != nil {
-		return err
-	}
-	return c.Plan.Validate(c.Model, c.Sequences)
+	return c.Optimizer.Validate()
 }
 
 // Recorded is the configuration as it stands in a history's header.

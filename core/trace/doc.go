@@ -7,8 +7,8 @@
 //
 // A rank's file has a Header in its first line and an Event in every other, in
 // program order, as JSON objects; [JSONSchema] describes a line. Fields that are
-// zero are left out, but for kind, rank and step. Step counts optimizer steps
-// from 0. Where a rank holds part of a parameter (tensor-parallel slice, ZeRO
+// zero are left out, but for kind, rank, step and the value of a scalar. Step
+// counts optimizer steps from 0. Where a rank holds part of a parameter (tensor-parallel slice, ZeRO
 // shard) a digest covers that part, and Count says how many elements: digests
 // add up.
 //

@@ -82,8 +82,9 @@ const (
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms
-// says; the others are zero and left out of files. Step counts optimizer steps
-// from 0; what precedes the first step has Step -1.
+// says; the others are zero. Files leave out what is zero, but for Kind, Rank, Step
+// and the Value of a scalar. Step counts optimizer steps from 0; what precedes the
+// first step has Step -1.
 type Event struct {
 	Kind   Kind       `json:"kind"`
 	Rank   int        `json:"rank"`

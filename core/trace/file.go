@@ -26,11 +26,21 @@ func (l *Log) Write(w io.Writer) error {
 		return err
 	}
 	for _, e := range l.Events() {
-		if err := enc.Encode(e); err != nil {
+		var line any = e
+		if e.Kind == KindScalar {
+			line = scalar{e, e.Value}
+		}
+		if err := enc.Encode(line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// scalar is an event whose value is written where it is 0, too.
+type scalar struct {
+	Event
+	Value Float `json:"value"`
 }
 
 // Save writes the log to <dir>/<rank>.ndjson, complete or not at all.

@@ -131,6 +131,25 @@ func merge(all *Event, e Event) {
 
 // Every bit of scalars and captured elements comes back, signs of zero and
 // payloads of NaN included; a NaN scalar as some NaN.
+// A learning rate of 0 is a value and stands in the file; other kinds have none.
+func TestScalarsOfZeroAreWritten(t *testing.T) {
+	var l Log
+	l.Header = Header{Schema: Schema, World: 1}
+	l.Record(Event{Kind: KindScalar, Step: 3, What: LR})
+	l.Record(Event{Kind: KindTokens, Step: 3, Count: 1})
+	var b bytes.Buffer
+	if err := l.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); strings.Count(s, `"value":0`) != 1 || !strings.Contains(s, `"what":"lr","value":0}`) {
+		t.Errorf("written:\n%s", s)
+	}
+	back, err := Read(&b, "history")
+	if err != nil || len(back.Events()) != 2 || back.Events()[0].Value != 0 {
+		t.Errorf("comes back as %+v, %v", back, err)
+	}
+}
+
 func TestNumbersComeBack(t *testing.T) {
 	inf := math.Inf(1)
 	for _, x := range []float64{0, 1, -0.1, math.Pi, math.MaxFloat64, math.SmallestNonzeroFloat64, 1e21, 123456789012345678, inf, -inf, math.NaN()} {

@@ -23,11 +23,17 @@ type Checkpoints struct {
 	Dir    string                 // "" stores nothing
 	Every  int                    // optimizer steps between checkpoints; 0 is after the last step only
 	Resume *checkpoint.Checkpoint // nil starts from the seed
+	// Stop, where not nil, is asked after every step but the last whether the run
+	// ends there, with a checkpoint where Dir is one. It gives all ranks the same
+	// answer.
+	Stop func(step int) bool
 }
 
-// due says whether a checkpoint follows the given step.
-func (c *Checkpoints) due(step, steps int) bool {
-	return c.Dir != "" && (step == steps-1 || c.Every > 0 && (step+1)%c.Every == 0)
+// due says whether a checkpoint follows the given step, and whether the run ends
+// early with it.
+func (c *Checkpoints) due(step, steps int) (store, stop bool) {
+	stop = step < steps-1 && c.Stop != nil && c.Stop(step)
+	return c.Dir != "" && (stop || step == steps-1 || c.Every > 0 && (step+1)%c.Every == 0), stop
 }
 
 // stored is a rectangle of the rank's state with the tensor that holds it.

@@ -69,10 +69,14 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 		if err := r.step(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		if r.hooks.Checkpoints.due(step, r.cfg.Steps) {
+		store, stop := r.hooks.Checkpoints.due(step, r.cfg.Steps)
+		if store {
 			if err := r.save(ctx, step); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
 			}
+		}
+		if stop {
+			return nil // without the end of the history: the run has not ended
 		}
 	}
 	if r.cfg.Evidence.Digests {
@@ -297,7 +301,7 @@ func (r *rank) update(ctx context.Context, step int) error {
 	r.scalar(step, trace.Norm, norm)
 	r.scalar(step, trace.Coef, coef)
 	r.scalar(step, trace.LR, lr)
-	r.told = Progress{Norm: norm, Skipped: math.IsNaN(norm) || math.IsInf(norm, 0)}
+	r.told = Progress{Norm: norm, LR: lr, Skipped: math.IsNaN(norm) || math.IsInf(norm, 0)}
 	if r.told.Skipped {
 		r.log.Record(trace.Event{Kind: trace.KindSkip, Step: step, Text: fmt.Sprintf("gradient norm %v: no rank steps", norm)})
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {

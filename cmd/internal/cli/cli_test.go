@@ -142,10 +142,11 @@ func TestPresetReadsFiles(t *testing.T) {
 		sizes + sizes: "more than one value",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta3":1}}`:   "beta3",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta2":1.5}}`: "beta2=1.5",
-		"{}":             "vocab=0",
-		`{"hiden":8}`:    "hiden",
-		`{"vocab":1e99}`: "number",
-		"[8]":            "unmarshal",
+		"{}":                                     "vocab=0",
+		sizes[:len(sizes)-1] + `,"name":"Nano"}`: "is that of a named configuration",
+		`{"hiden":8}`:                            "hiden",
+		`{"vocab":1e99}`:                         "number",
+		"[8]":                                    "unmarshal",
 	} {
 		if _, err := Preset(write("bad.json", content)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "bad.json") {
 			t.Errorf("%q: %v, want the file and %q", content, err, want)

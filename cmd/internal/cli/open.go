@@ -53,6 +53,15 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }
 
+// Given opens the training text that a flag names: Text, and - for stdin, which the
+// names in histories never mean.
+func Given(name string, stdin io.Reader) (data.Text, error) {
+	if name == "-" {
+		return data.Read(name, stdin)
+	}
+	return Text(name)
+}
+
 // Text opens a training text: a built-in one by its name, anything else is a file,
 // or, where there is no such file, the beginning of a text: "default[:5000]".
 func Text(name string) (data.Text, error) {
@@ -97,6 +106,9 @@ func Preset(name string) (spec.Config, error) {
 	}
 	if c.Model.Name == "" {
 		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")
+	}
+	if _, err := model.Named(c.Model.Name); err == nil {
+		return c, fmt.Errorf("config %s: name %q: is that of a named configuration; give it another", name, c.Model.Name)
 	}
 	if err := c.Validate(); err != nil {
 		return c, fmt.Errorf("config %s: %w", name, err)
