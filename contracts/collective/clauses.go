@@ -96,14 +96,14 @@ func read(h *trace.History) (*drilled, error) {
 
 func (d *drilled) rank(h *trace.History, rank int) [][]result {
 	plan := drill.Plan(d.World, rank, d.Seed, d.Level)
-	events := make([][]trace.Event, d.Repeats)
-	for _, e := range h.Ranks[rank] {
-		switch {
+	events := make([][]*trace.Event, d.Repeats)
+	for i := range h.Ranks[rank] {
+		switch e := &h.Ranks[rank][i]; {
 		case e.Kind != trace.KindDrill:
 		case e.What == Mismatch:
-			d.refusals[rank][e.Unit] = e
+			d.refusals[rank][e.Unit] = *e
 		case e.Step < 0 || e.Step >= d.Repeats:
-			d.surpluses = append(d.surpluses, e)
+			d.surpluses = append(d.surpluses, *e)
 		default:
 			events[e.Step] = append(events[e.Step], e)
 		}
@@ -120,13 +120,15 @@ func (d *drilled) rank(h *trace.History, rank int) [][]result {
 				all[k].Digest, all[k].Err, all[k].ok = *found[k].Digest, found[k].Text, true
 			}
 		}
-		d.surpluses = append(d.surpluses, found[min(len(plan), len(found)):]...)
+		for _, e := range found[min(len(plan), len(found)):] {
+			d.surpluses = append(d.surpluses, *e)
+		}
 		out = append(out, all)
 	}
 	return out
 }
 
-func fits(rec drill.Record, e trace.Event) bool {
+func fits(rec drill.Record, e *trace.Event) bool {
 	return e.Digest != nil && e.Op == rec.Op && e.Count == int64(rec.Count) && slices.Equal(e.Ranks, rec.Group)
 }
 

@@ -155,18 +155,22 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 // worker's. Where the gradient is finite and the workers' are not recorded there
 // is nothing to be named, and nowhere to look.
 func named(p *contract.Pass, test, control *evidence.Run) {
-	held := test.Held()
+	held, want, got := test.Held(), producers(control), producers(test)
 	for step := range test.Config.Steps {
 		steps, known := finite(control, step)
 		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
-			producer(p, test, control, held, step)
+			producer(p, test, held, step, want[step], got[step])
+			if !steps && len(want[step]) == 0 {
+				p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
+			}
 		}
 	}
 }
 
-// producer compares the workers' gradients of a step that are not finite.
-func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]evidence.Holding, step int) {
-	want, got, seen := producers(control, step), producers(test, step), recorded(test, held, step)
+// producer compares the workers' gradients of a step that are not finite: those that
+// must be, and those that are.
+func producer(p *contract.Pass, test *evidence.Run, held map[string][]evidence.Holding, step int, want, got map[origin]int) {
+	seen := recorded(test, held, step)
 	p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
 	p.Saw(len(seen))
 	for at := range want {
@@ -181,9 +185,6 @@ func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]e
 				"rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)
 		}
 	}
-	if steps, _ := finite(control, step); !steps && len(want) == 0 {
-		p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
-	}
 }
 
 // origin is a logical worker's gradient of a parameter.
@@ -192,14 +193,18 @@ type origin struct {
 	tensor string
 }
 
-// producers lists the workers' gradients that are not finite, each with a rank
-// that has it.
-func producers(r *evidence.Run, step int) map[origin]int {
-	out := map[origin]int{}
+// producers lists, by step, the workers' gradients that are not finite, each with a
+// rank that has it.
+func producers(r *evidence.Run) map[int]map[origin]int {
+	out := map[int]map[origin]int{}
 	for e := range r.All {
-		if e.Kind == trace.KindDigest && e.What == trace.WorkerGrad && e.Step == step && !evidence.Finite(e) {
-			out[origin{e.Worker, e.Tensor}] = e.Rank
+		if e.Kind != trace.KindDigest || e.What != trace.WorkerGrad || evidence.Finite(e) {
+			continue
 		}
+		if out[e.Step] == nil {
+			out[e.Step] = map[origin]int{}
+		}
+		out[e.Step][origin{e.Worker, e.Tensor}] = e.Rank
 	}
 	return out
 }

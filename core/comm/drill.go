@@ -71,7 +71,7 @@ func (r *driller) world(c Communicator, seed uint64, level int) bool {
 		if !r.group(c, drill.Steps(world, rank, seed, it, level)) {
 			return false
 		}
-		for _, cut := range drill.Cuts() {
+		for _, cut := range drill.Cuts(len(world), level) {
 			if !r.cut(c, cut, rank, seed, it, level) {
 				return false
 			}

@@ -78,9 +78,14 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide intermediate=%d", c.Name, g, c.Intermediate)
 	case c.KVHeads%g != 0 && g%c.KVHeads != 0:
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide kv_heads=%d or be a multiple of it", c.Name, g, c.KVHeads)
-	case c.NormEps < 0 || c.RopeTheta < 1 || c.InitStd < 0 || c.InitBias < 0:
-		return fmt.Errorf("model %s: norm_eps=%v, rope_theta=%v, init_std=%v, init_bias=%v: must not be negative, rope_theta at least 1",
-			c.Name, c.NormEps, c.RopeTheta, c.InitStd, c.InitBias)
+	}
+	for _, r := range []struct {
+		name      string
+		v, lo, hi float64
+	}{{"norm_eps", c.NormEps, 0x1p-126, 1}, {"rope_theta", c.RopeTheta, 1, 1e30}, {"init_std", c.InitStd, 0x1p-126, 1e6}, {"init_bias", c.InitBias, 0, 1e6}} {
+		if !(r.v >= r.lo && r.v <= r.hi) { // of a NaN neither is true
+			return fmt.Errorf("model %s: %s=%v: must lie from %.3g to %v", c.Name, r.name, r.v, r.lo, r.hi)
+		}
 	}
 	return nil
 }

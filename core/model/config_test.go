@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -64,7 +65,15 @@ func TestConfigRefusals(t *testing.T) {
 		{func(c *Config) { c.Groups.Tensor = 16 }, "must divide heads=8"},
 		{func(c *Config) { c.Intermediate = 66 }, "must divide intermediate=66"},
 		{func(c *Config) { c.Heads, c.KVHeads, c.Groups.Tensor = 12, 6, 4 }, "kv_heads=6"},
-		{func(c *Config) { c.NormEps = -1 }, "norm_eps=-1"},
+		{func(c *Config) { c.NormEps = -1 }, "norm_eps=-1: must lie from"},
+		{func(c *Config) { c.NormEps = math.NaN() }, "norm_eps=NaN"},
+		{func(c *Config) { c.NormEps = 1e-39 }, "norm_eps=1e-39"},
+		{func(c *Config) { c.RopeTheta = 0.5 }, "rope_theta=0.5"},
+		{func(c *Config) { c.RopeTheta = math.Inf(1) }, "rope_theta=+Inf"},
+		{func(c *Config) { c.InitStd = -0.1 }, "init_std=-0.1"},
+		{func(c *Config) { c.InitStd = math.NaN() }, "init_std=NaN"},
+		{func(c *Config) { c.InitBias = -1 }, "init_bias=-1"},
+		{func(c *Config) { c.InitBias = math.Inf(1) }, "init_bias=+Inf"},
 		{func(c *Config) { c.Layers = 1 << 25 }, "layers=33554432"},
 	} {
 		m, _ := Named("nano")

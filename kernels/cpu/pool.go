@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // call is one kernel, cut into parts. Each thread takes those of its own share
@@ -21,7 +23,7 @@ type call struct {
 	ended               atomic.Int64   // parts: a hint when to look at done
 	refs                atomic.Int32   // the caller, and every place in the queue
 	b                   *Backend
-	mu                  sync.Mutex   // guards results that parts add to
+	partial             []partial    // of calls that hold: what each part sums
 	block               atomic.Int64 // of the parts of RMSNormGrad: the next to take
 	turn                atomic.Int64 // and the one whose turn it is
 	operands
@@ -144,6 +146,25 @@ func (c *call) take(thread int) (part int, found bool) {
 		}
 	}
 	return 0, false
+}
+
+// partial is what one part of a call sums, in cache lines of its own. The caller adds
+// all of them when the call has ended: no two threads ever write one number.
+type partial struct {
+	squares kernels.SquareSum
+	digest  kernels.Digest
+	count   int
+	_       [48]byte
+}
+
+// sums dispatches by f a call that is held and gives what its parts have summed.
+func (c *call) sums(f func(*call)) []partial {
+	c.hold = true
+	if c.partial == nil {
+		c.partial = make([]partial, mostParts*c.b.threads)
+	}
+	f(c)
+	return c.partial[:c.parts]
 }
 
 // newCall lends a call to be filled in; dispatch takes it back. The paths are

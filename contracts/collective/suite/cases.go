@@ -29,7 +29,7 @@ func Suite() *suite.Suite {
 func worlds() []size {
 	return []size{
 		{names.Tree, 2, false}, {names.Tree, 3, false}, {names.Tree, 4, false}, {names.Tree, 5, false}, {names.Tree, 8, false},
-		{names.Tree, 16, true}, {names.Tree, 17, true},
+		{names.Tree, 16, true}, {names.Tree, 17, true}, {names.Tree, 33, true},
 		{names.Ring, 3, false}, {names.Ring, 4, false}, {names.Ring, 17, true},
 		{names.Star, 3, false}, {names.Star, 4, false},
 	}

@@ -72,6 +72,14 @@ func late(epoch int) fault.Fault {
 	})
 }
 
+// lateFrom begins every epoch of so many steps from the n-th (from 0) on one step late.
+func lateFrom(n, epoch int) fault.Fault {
+	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {
+		s.Step += max(s.Step/epoch-n+1, 0)
+		return s.Do()
+	})
+}
+
 // dropPadded leaves out the last step of every epoch of so many.
 func dropPadded(epoch int) fault.Fault {
 	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {

@@ -18,6 +18,10 @@ func mutants() []suite.Mutant {
 		"nano dp=2,zero=3 bytes padded", "odd dp=3 bytes", "odd dp=2,tp=2,microbatches=6 bytes padded"
 	return []suite.Mutant{
 		m("epoch-begins-late", "1", drops, at(some, 2, "other sequences"), late(2), "every epoch but the first begins with its second step"),
+		m("third-epoch-begins-late", "1", "nano dp=2"+again, at(some, 2*epoch, "other sequences"), lateFrom(2, epoch),
+			"epochs begin with their second step from the third on"),
+		m("fifth-epoch-begins-late", "1", "odd dp=1"+again+", padded", at(some, 4*(epoch+1), "other sequences"), lateFrom(4, epoch+1),
+			"the same from the fifth on, where the last step of each is padded"),
 		m("padded-step-forgotten", "1", pads, at(some, 2, "other sequences"), dropPadded(3),
 			"the sequences that do not fill a step are left out where they should be padded"),
 		m("neighbour's-share", "1", odd, at(some, 0, "other sequences"), neighbour(), "every logical worker takes its neighbour's sequences: none is lost"),
