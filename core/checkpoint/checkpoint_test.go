@@ -108,7 +108,7 @@ func TestManifestRefusals(t *testing.T) {
 		{`"bytes"`, `"Bytes"`, `unknown field "Bytes"`},
 		{"\n}\n", "\n}\n{}", "after top-level value"},
 		{FileName(1), FileName(0), FileName(0) + " is listed twice"},
-		{`"counter": 2`, `"counter": 1`, "says counter 2, the manifest 1"},
+		{`"counter": 2`, `"counter": 1`, `says counter "2", the manifest "1"`},
 	} {
 		root := t.TempDir()
 		store(t, root)

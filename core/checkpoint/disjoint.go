@@ -21,7 +21,7 @@ func (c *Checkpoint) disjoint() error {
 			all = append(all, placed{r.Rect, f})
 		}
 	}
-	slices.SortFunc(all, func(a, b placed) int {
+	slices.SortStableFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.R.Lo, b.R.Lo), cmp.Compare(a.C.Lo, b.C.Lo))
 	})
 	var open []placed // those of the same tensor that reach the row at hand

@@ -272,7 +272,7 @@ func (c *Checkpoint) check(f File, r *os.File) (*file, error) {
 	want := Metadata(c.Manifest.Step, c.Manifest.Counter)
 	for key, w := range want {
 		if got := of.metadata[key]; got != w {
-			return nil, fmt.Errorf("says %s %s, the manifest %s", key, got, w)
+			return nil, fmt.Errorf("says %s %q, the manifest %q", key, got, w)
 		}
 	}
 	if len(of.metadata) != len(want) {
