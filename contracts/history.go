@@ -53,7 +53,7 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	if err != nil {
 		return nil, &OptionError{err}
 	}
-	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
+	j := &judgement{o: &o, engine: o.engine(), texts: o.again(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = strings.Join(append([]string{dir}, o.Also...), ", ")
 	for _, h := range histories {
 		r := read(h)
@@ -117,6 +117,7 @@ func read(h *trace.History) *recorded {
 type judgement struct {
 	o        *Options
 	engine   *suite.Engine // of controls
+	texts    contract.Texts
 	dir      string
 	all      []*recorded
 	controls map[string]*recorded // made here, by specification; nil where impossible
@@ -156,12 +157,6 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 	}
 	sum, err := summarise(c.Contract, evidence, doubts, lines)
 	return sum, len(evidence) > 0, err
-}
-
-// texts gives clauses the bytes of a training text.
-func (j *judgement) texts(name string) ([]byte, error) {
-	t, err := j.o.text(name)
-	return t.Bytes, err
 }
 
 // describe adds a judged run to the report's environment.

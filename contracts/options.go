@@ -96,7 +96,7 @@ func (o *Options) engine() *suite.Engine {
 	if o.Level > 1 {
 		width = 1
 	}
-	return &suite.Engine{Parts: o.Parts, Text: o.text, Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
+	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
 }
 
 // Check fills defaults and refuses options that cannot be run on the contracts,

@@ -3,6 +3,7 @@ package contract
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -28,6 +29,8 @@ type Pass struct {
 	// Texts opens a training text by the name that a configuration gives; nil where
 	// the caller has none.
 	Texts Texts
+	// Fresh says that the runs were made by who judges them, now.
+	Fresh bool
 
 	result Result
 }
@@ -36,24 +39,34 @@ type Pass struct {
 // gives. The bytes are not the caller's to change.
 type Texts func(name string) ([]byte, error)
 
-// Text is the training text of a run: the bytes whose SHA-256 cfg names. Where
-// they are not to be had the pass doubts and ok is false.
-func (p *Pass) Text(cfg spec.Config) (text []byte, ok bool) {
+// OtherText is a text that is not the one a run was given.
+type OtherText struct {
+	Name   string
+	Bytes  int    // of the text that has the name
+	SHA256 string // its
+	Given  string // that of the text that the run was given
+}
+
+// Error says of both what they are.
+func (o *OtherText) Error() string {
+	return fmt.Sprintf("text %s has %d bytes with SHA-256 %.12s, the run was given one with %.12s", o.Name, o.Bytes, o.SHA256, o.Given)
+}
+
+// Text is the training text of a run: the bytes whose SHA-256 cfg names. The error
+// is an OtherText where the text of that name is another.
+func (p *Pass) Text(cfg spec.Config) ([]byte, error) {
 	if p.Texts == nil {
-		p.Doubt("no training text to compare with")
-		return nil, false
+		return nil, errors.New("no training text to compare with")
 	}
 	text, err := p.Texts(cfg.Text)
 	if err != nil {
-		p.Doubt("%v", err)
-		return nil, false
+		return nil, err
 	}
 	sum := sha256.Sum256(text)
 	if got := hex.EncodeToString(sum[:]); got != cfg.TextHash {
-		p.Doubt("text %s has SHA-256 %.12s, the run was made with %.12s", cfg.Text, got, cfg.TextHash)
-		return nil, false
+		return nil, &OtherText{cfg.Text, len(text), got, cfg.TextHash}
 	}
-	return text, true
+	return text, nil
 }
 
 // State holds the elements of weights and moments: by What of package trace
@@ -165,6 +178,9 @@ type Evidence struct {
 	Clauses   []string // clauses it is evidence for; nil is all
 	Oracle    Oracle
 	Texts     Texts
+	// Fresh says that whoever judges made the runs, just now: what they were given
+	// by name has not become another since.
+	Fresh bool
 }
 
 // Judge applies every clause of c to every piece of evidence: one result per
@@ -205,7 +221,7 @@ func check(cl *Clause, e Evidence) (_ Result, err error) {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts}
+	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh}
 	cl.Check(p)
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.

@@ -45,7 +45,10 @@ How each clause judges
   3  The digest of the micro-batch against that of the text's bytes. Finds targets
      that are not shifted or are another sequence's (deepspeedai/DeepSpeed#5729),
      bytes from 128 up that lose a bit, padding that is a target, and positions to
-     be ignored that are not.
+     be ignored that are not. The file of the text is read a second time, too: a
+     run that was given other bytes (one lost, line ends converted, a mark cut off,
+     an end missing) names another SHA-256 than the file has. Where runs were
+     recorded before that is no verdict, as the file may be another since.
   4  The tokens that have a target. The mean loss is over them, so a number that
      is off scales every gradient (NVIDIA/TransformerEngine#2476).
 

@@ -1,6 +1,8 @@
 package data
 
 import (
+	"errors"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
@@ -16,13 +18,24 @@ type source struct {
 	first   int // step that the run begins with
 }
 
+// contents is the clause about the bytes of the text.
+const contents = "C-DATA-001.3"
+
 // opened is a check of the test run against the text it names. Where either is
-// not to be had the pass doubts.
+// not to be had the pass doubts; so it does where a text that a run was given some
+// time ago is another now. A run made just now was given other bytes than there
+// are, which the clause about those reports.
 func opened(check func(*source)) func(*contract.Pass) {
 	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
 		c := r.Config
-		text, ok := p.Text(c)
-		if !ok {
+		text, err := p.Text(c)
+		var other *contract.OtherText
+		switch {
+		case errors.As(err, &other) && p.Fresh && p.Clause.ID == contents:
+			p.At(-1, 0).Report(other.Given, other.SHA256, "the run was given other bytes than text %s has, which are %d", other.Name, other.Bytes)
+			return
+		case err != nil:
+			p.Doubt("%v", err)
 			return
 		}
 		s := &source{Run: r, p: p, workers: workers(c.Model.Groups.Data, c.Plan.DP),

@@ -27,6 +27,9 @@ type Engine struct {
 	Parts launch.Parts
 	// Text opens a training text by the name that a configuration gives.
 	Text func(name string) (data.Text, error)
+	// Texts gives clauses the bytes of a text that runs train on, read by other code
+	// than Text; nil gives them Text's.
+	Texts contract.Texts
 	// Width is how many runs Run has go on at a time; 0 is one.
 	Width int
 	// Memory is how many bytes the runs that go on at a time may use together; 0 is
@@ -120,6 +123,9 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 
 // texts gives clauses the bytes of the texts that runs train on.
 func (e *Engine) texts(name string) ([]byte, error) {
+	if e.Texts != nil {
+		return e.Texts(name)
+	}
 	if e.Text == nil {
 		return nil, fmt.Errorf("text %s: none can be opened here", name)
 	}

@@ -76,7 +76,7 @@ func (t *Trial) Err(role contract.Role) error { return t.jobs[role].err }
 
 // Evidence is what the case's runs recorded.
 func (t *Trial) Evidence(oracle contract.Oracle) contract.Evidence {
-	e := contract.Evidence{Case: t.Name, Histories: map[contract.Role]*trace.History{}, Clauses: t.Clauses, Oracle: oracle, Texts: t.engine.texts}
+	e := contract.Evidence{Case: t.Name, Histories: map[contract.Role]*trace.History{}, Clauses: t.Clauses, Oracle: oracle, Texts: t.engine.texts, Fresh: true}
 	for role := range t.jobs {
 		if h := t.History(role); h != nil {
 			e.Histories[role] = h
