@@ -47,9 +47,9 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
-	histories, err := trace.Load(dir)
+	histories, err := load(ctx, dir)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, err
 	}
 	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = dir
@@ -75,6 +75,29 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	r := report.New(j.env, out)
 	r.Notes = j.notes
 	return r, nil
+}
+
+// load is trace.Load, which ctx can end: files may be large. Other errors are the
+// options'.
+func load(ctx context.Context, dir string) ([]*trace.History, error) {
+	type loaded struct {
+		all []*trace.History
+		err error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		all, err := trace.Load(dir)
+		done <- loaded{all, err}
+	}()
+	select {
+	case l := <-done:
+		if l.err != nil {
+			return nil, &OptionError{l.err}
+		}
+		return l.all, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // read classifies a history.
@@ -128,7 +151,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 		lines[rc.name] = "verify --history " + quote(j.dir) + " --contract " + c.ID + j.o.machine()
 		evidence = append(evidence, e)
 	}
-	sum, err := summarise(c.Contract, evidence, doubts, lines)
+	sum, err := summarise(ctx, c.Contract, evidence, doubts, lines)
 	return sum, len(evidence) > 0, err
 }
 
@@ -159,7 +182,7 @@ func (j *judgement) absent(name string, h *trace.History) []string {
 		return []string{fmt.Sprintf("case %s: a world of %d ranks, %d were expected", name, w, n)}
 	}
 	if m := h.Missing(); len(m) > 0 {
-		return []string{fmt.Sprintf("case %s: ranks %v of the %d expected left no history", name, m, n)}
+		return []string{fmt.Sprintf("case %s: ranks %s of the %d expected left no history", name, trace.Spans(m), n)}
 	}
 	return nil
 }

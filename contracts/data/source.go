@@ -13,14 +13,17 @@ type source struct {
 	p       *contract.Pass
 	corpus  *independent.Corpus
 	workers int // logical workers
-	first   int // step that the run begins with
 }
 
 // opened is a check of the test run against the text it names. Where either is
 // not to be had the pass doubts.
 func opened(check func(*source)) func(*contract.Pass) {
-	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
+	return evidence.WithResumed(func(p *contract.Pass, r *evidence.Run) {
 		c := r.Config
+		if n := c.Sequences * c.Model.SeqLen; n > maxTokens {
+			p.Doubt("a step of %d sequences of %d tokens: of at most %d tokens can the text be read again", c.Sequences, c.Model.SeqLen, maxTokens)
+			return
+		}
 		text, ok := p.Text(c)
 		if !ok {
 			return
@@ -31,14 +34,13 @@ func opened(check func(*source)) func(*contract.Pass) {
 			p.Doubt("%v", err)
 			return
 		}
-		for rank := range r.Header.World {
-			for e := range r.Events(rank, trace.KindResume) {
-				s.first = e.Step
-			}
-		}
 		check(s)
 	})
 }
+
+// maxTokens bounds a step that is read again: padded sequences are as long as the
+// header says, whatever the text holds.
+const maxTokens = 1 << 25
 
 // workers is the number of logical workers: the canonical groups, where dp
 // divides them, else one a rank.
@@ -66,7 +68,6 @@ type micro struct {
 
 // shares yields every rank's share of every step.
 func (s *source) shares(yield func(share) bool) {
-	steps := s.Config.Steps
 	got := make([]map[int]map[int][]trace.Event, s.Header.World) // by rank, step, micro-batch
 	for rank := range got {
 		got[rank] = map[int]map[int][]trace.Event{}
@@ -77,7 +78,7 @@ func (s *source) shares(yield func(share) bool) {
 			got[rank][e.Step][e.Micro] = append(got[rank][e.Step][e.Micro], e)
 		}
 	}
-	for step := s.first; step < steps; step++ {
+	for step := s.First; step < s.Steps; step++ {
 		all := s.corpus.Step(step)
 		var valid int64
 		for _, q := range all {

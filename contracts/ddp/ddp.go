@@ -67,7 +67,7 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	c.Gradients(nil)
 	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		c.State(step, nil)
 	}
 }
