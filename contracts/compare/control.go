@@ -59,7 +59,7 @@ func Sized(h *trace.History, cfg spec.Config) (spec.Config, error) {
 	if n, there := cfg.Plan.World(), len(h.Ranks); n > most*there {
 		return cfg, fmt.Errorf("%d of %d ranks left a history", there, n)
 	}
-	if err := evidence.Bounded(h, cfg); err != nil {
+	if err := evidence.Repeatable(h, cfg); err != nil {
 		return cfg, err
 	}
 	cfg.Steps = max(1, evidence.StepsOf(h, cfg, 0))

@@ -134,9 +134,13 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 	holders := r.Holders()
 	for step := range r.Steps {
 		for _, unit := range slices.Sorted(maps.Keys(holders)) {
+			at := map[int][]int{} // holders by data-parallel rank
+			for _, rank := range holders[unit] {
+				at[r.At(rank).DP] = append(at[r.At(rank).DP], rank)
+			}
 			for w := range r.Workers {
 				k := leaf{step, w, unit}
-				k.check(p, r, holders[unit], found[k])
+				k.check(p, r, at[r.Owner(w)], found[k])
 				delete(found, k)
 			}
 		}
@@ -150,13 +154,10 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 }
 
 // check compares the ranks on which a worker's gradient entered the sum with
-// those that hold the unit and compute the worker.
-func (k leaf) check(p *contract.Pass, r *evidence.Run, holders, ranks []int) {
-	var want []int
-	for _, rank := range holders {
-		if r.Busy(k.worker) && r.At(rank).DP == r.Owner(k.worker) {
-			want = append(want, rank)
-		}
+// those that hold the unit and compute the worker, if that has sequences.
+func (k leaf) check(p *contract.Pass, r *evidence.Run, want, ranks []int) {
+	if !r.Busy(k.worker) {
+		want = nil
 	}
 	p.Expect(len(want))
 	for i, rank := range ranks { // ascending

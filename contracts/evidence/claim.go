@@ -21,10 +21,10 @@ const (
 // much more than is recorded lies between, the first gap.
 func StepsOf(h *trace.History, cfg spec.Config, first int) int {
 	seen := map[int]bool{}
-	last := first - 1
+	last, before := first-1, first-1 // before saves looking up most of the events
 	for e := range h.All {
-		if e.Kind != trace.KindEnd && e.Step >= first && e.Step < cfg.Steps && !seen[e.Step] {
-			seen[e.Step], last = true, max(last, e.Step)
+		if e.Kind != trace.KindEnd && e.Step != before && e.Step >= first && e.Step < cfg.Steps {
+			seen[e.Step], last, before = true, max(last, e.Step), e.Step
 		}
 	}
 	if last-first < fewSteps+perStep*len(seen) {
@@ -38,7 +38,7 @@ func StepsOf(h *trace.History, cfg spec.Config, first int) int {
 }
 
 // A run that is judged implies at most so much evidence beside, and for each piece
-// of, what is recorded. A run that records no more than its loss implies less.
+// of, what is recorded. One that records no more than its loss implies less.
 const (
 	littleEvidence = 1 << 16
 	perPiece       = 1 << 10
@@ -47,6 +47,18 @@ const (
 // Bounded refuses a history whose header claims so much more than is recorded that
 // nothing can be said of it: going through all that lacks would take ages.
 func Bounded(h *trace.History, cfg spec.Config) error {
+	return within(h, cfg, littleEvidence, perPiece)
+}
+
+// Repeatable refuses a history of which too little is recorded for as much work as
+// its run was.
+func Repeatable(h *trace.History, cfg spec.Config) error {
+	return within(h, cfg, littleEvidence>>4, perPiece>>6)
+}
+
+// within refuses a history whose header implies more than little pieces of evidence,
+// and as many as per for each that is recorded.
+func within(h *trace.History, cfg spec.Config, little, per float64) error {
 	recorded := 0.0
 	for e := range h.All {
 		recorded += float64(1 + len(e.IDs) + len(e.Data))
@@ -57,7 +69,7 @@ func Bounded(h *trace.History, cfg spec.Config) error {
 	steps := float64(max(StepsOf(h, cfg, 0), StepsOf(h, cfg, first)-first) + 1)
 	units := float64(p.World()) / float64(max(1, p.PP)) * float64(cfg.Model.Layers+3)
 	implied := steps * (units*float64(1+p.MicroBatches) + float64(cfg.Sequences))
-	if implied > littleEvidence+perPiece*recorded {
+	if implied > little+per*recorded {
 		return fmt.Errorf("%.0f pieces of evidence are recorded, far too few for what the header claims: %d ranks of %d layers, %d micro-batches of %d sequences a step",
 			recorded, p.World(), cfg.Model.Layers, p.MicroBatches, cfg.Sequences)
 	}

@@ -46,6 +46,7 @@ type Run struct {
 
 	owners  []int // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
+	somehow map[about]bool // what some rank, -1 here, has a digest of
 	scalars map[about]trace.Event
 	changed map[about]trace.Event // changed and unmoved elements; what is the kind
 	// captured are the digests that have elements, one by one.
@@ -127,6 +128,7 @@ func (r *Run) readLayout() {
 
 func (r *Run) index() {
 	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
+	r.somehow = map[about]bool{}
 	r.changed, r.captured = map[about]trace.Event{}, map[about][]trace.Event{}
 	for e := range r.All {
 		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
@@ -134,6 +136,7 @@ func (r *Run) index() {
 		case trace.KindDigest:
 			if e.Digest != nil {
 				r.digests[k] = Add(r.digests[k], e)
+				r.somehow[about{-1, e.Step, e.What, e.Tensor, e.Worker}] = true
 			}
 			if e.Data != nil {
 				r.captured[k] = append(r.captured[k], e)
@@ -175,6 +178,9 @@ func (r *Run) Digest(rank, step int, what, tensor string, worker int) (trace.Eve
 // Logical is the digest of the whole tensor: the copies of all ranks that are
 // marked to count once, added up.
 func (r *Run) Logical(step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
+	if !r.somehow[about{-1, step, what, tensor, worker}] {
+		return sum, false
+	}
 	for rank := range r.Header.World {
 		if e, has := r.digests[about{rank, step, what, tensor, worker}]; has && e.Once {
 			sum, ok = Add(sum, e), true
