@@ -54,7 +54,10 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = dir
 	for _, h := range histories {
-		r := read(h)
+		r, err := read(h)
+		if err != nil {
+			return nil, &OptionError{fmt.Errorf("%s: a history of %s on %s: %w", dir, h.Header.Model, h.Header.Plan, err)}
+		}
 		if r.config != nil && r.config.Model.Layers > maxLayers {
 			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", dir, r.config.Model.Layers, maxLayers)}
 		}
@@ -101,13 +104,17 @@ func load(ctx context.Context, dir string) ([]*trace.History, error) {
 }
 
 // read classifies a history.
-func read(h *trace.History) *recorded {
+func read(h *trace.History) (*recorded, error) {
 	r := &recorded{history: h}
-	if c, err := spec.Of(h.Header.Spec); err == nil {
+	if h.Header.Spec.Lockstep != nil {
+		c, err := spec.Of(h.Header.Spec)
+		if err != nil {
+			return nil, err
+		}
 		r.config = &c
 	}
 	r.contract, r.name, r.role = suite.Tag(h.Header.Case)
-	return r
+	return r, nil
 }
 
 // judgement is the state of one JudgeHistories.

@@ -105,8 +105,10 @@ func (o *Options) environment(all []*suite.Trial) report.Environment {
 	e := o.Environment
 	e.Text, e.TextHash = o.Text.Name, o.Text.Hash()
 	for _, t := range all {
-		if cfg := t.Runs[contract.Test].Config; cfg != nil {
-			addConfig(&e, *cfg)
+		for _, role := range t.Roles() {
+			if cfg := t.Runs[role].Config; cfg != nil && role != contract.Control {
+				addConfig(&e, *cfg)
+			}
 		}
 	}
 	slices.SortFunc(e.Plans, strings.Compare)

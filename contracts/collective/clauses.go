@@ -2,7 +2,6 @@ package collective
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +77,7 @@ func read(h *trace.History) (*drilled, error) {
 	if h.Header.Spec.Drill == nil {
 		return nil, fmt.Errorf("spec: %s: not of a drill", h.Header.Spec.Name())
 	}
-	if err := json.Unmarshal(h.Header.Spec.Drill, &d.Spec); err != nil {
+	if err := trace.Strict(h.Header.Spec.Drill, &d.Spec); err != nil {
 		return nil, fmt.Errorf("spec of the drill: %v", err)
 	}
 	if err := d.Spec.Check(); err != nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// subject is plans with data-parallel replicas, and the single worker that all of
-// them are compared with.
+// subject is plans with data-parallel replicas.
 var subject = compare.Subject{
-	About: func(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 },
+	About: func(p plan.Plan) bool { return p.Dims().DP > 1 },
 	Lacks: "has no data-parallel replicas",
 }
 
