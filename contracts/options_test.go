@@ -107,6 +107,31 @@ func suites(cs []*suite.Suite) (out []string) {
 	return out
 }
 
+// TestOnlyWhatIsAskedForRuns: where a configuration takes none of the plans that are
+// asked for, no other plans stand in for them.
+func TestOnlyWhatIsAskedForRuns(t *testing.T) {
+	for _, id := range []string{"C-DET-001", "C-CKPT-001"} {
+		c, err := Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := options()
+		o.Plans = []string{"dp=8"} // odd has four logical workers
+		nano := 0
+		for _, cs := range o.Cases(c) {
+			if strings.HasPrefix(cs.Name, "odd ") {
+				t.Errorf("%s runs %q", id, cs.Name)
+			}
+			if strings.HasPrefix(cs.Name, "nano ") {
+				nano++
+			}
+		}
+		if nano == 0 {
+			t.Errorf("%s runs nothing on nano, whose logical workers 8 divides", id)
+		}
+	}
+}
+
 // TestPartlyTakenPlansAreNoted: among other contracts, a plan that one does not take
 // is named, and its lines to reproduce ask for the others only.
 func TestPartlyTakenPlansAreNoted(t *testing.T) {
