@@ -40,7 +40,7 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 	want := controlOf(c, *t.config)
 	found := j.recorded(t, want)
 	if found == nil || !records(found.config.Evidence, want.Evidence) || c.Elements && !found.config.Evidence.Capture && want.Evidence.Capture {
-		made, err := j.control(ctx, want)
+		made, err := j.make(ctx, c, t)
 		if err != nil {
 			return err
 		}
@@ -50,6 +50,17 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 		rc.runs[contract.Control] = found
 	}
 	return nil
+}
+
+// make makes the control of a recorded run, of the steps that it recorded; nil, with
+// a note, where it cannot. The error is only ctx's.
+func (j *judgement) make(ctx context.Context, c *suite.Suite, t *recorded) (*recorded, error) {
+	cfg, err := compare.Sized(t.history, *t.config)
+	if err != nil {
+		j.note("no control for %s: %v", t.config.Model.Name, err)
+		return nil, nil
+	}
+	return j.control(ctx, controlOf(c, cfg))
 }
 
 // repeated finds the same run again, and with another seed.

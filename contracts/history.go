@@ -49,14 +49,17 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
-	histories, err := load(append([]string{dir}, o.Also...))
+	histories, err := load(ctx, append([]string{dir}, o.Also...)...)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, err
 	}
 	j := &judgement{o: &o, engine: o.engine(), texts: o.again(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
 	j.env.Histories = strings.Join(append([]string{dir}, o.Also...), ", ")
 	for _, h := range histories {
-		r := read(h)
+		r, err := read(h)
+		if err != nil {
+			return nil, &OptionError{fmt.Errorf("%s: a history of %s on %s: %w", dir, h.Header.Model, h.Header.Plan, err)}
+		}
 		if r.config != nil && r.config.Model.Layers > maxLayers {
 			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", dir, r.config.Model.Layers, maxLayers)}
 		}
@@ -81,17 +84,35 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	return r, nil
 }
 
-// load reads the histories below directories, each of which must hold one.
-func load(dirs []string) ([]*trace.History, error) {
-	var out []*trace.History
-	for _, dir := range dirs {
-		h, err := trace.Load(dir)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, h...)
+// load reads the histories below directories, each of which must hold one, until
+// ctx ends: files may be large. Other errors are the options'.
+func load(ctx context.Context, dirs ...string) ([]*trace.History, error) {
+	type loaded struct {
+		all []*trace.History
+		err error
 	}
-	return out, nil
+	done := make(chan loaded, 1)
+	go func() {
+		var l loaded
+		for _, dir := range dirs {
+			all, err := trace.Load(dir)
+			if err != nil {
+				l.err = err
+				break
+			}
+			l.all = append(l.all, all...)
+		}
+		done <- l
+	}()
+	select {
+	case l := <-done:
+		if l.err != nil {
+			return nil, &OptionError{l.err}
+		}
+		return l.all, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // reproduce is the command line that judges c again.
@@ -104,13 +125,17 @@ func (j *judgement) reproduce(c *suite.Suite) string {
 }
 
 // read classifies a history.
-func read(h *trace.History) *recorded {
+func read(h *trace.History) (*recorded, error) {
 	r := &recorded{history: h}
-	if c, err := spec.Of(h.Header.Spec); err == nil {
+	if h.Header.Spec.Lockstep != nil {
+		c, err := spec.Of(h.Header.Spec)
+		if err != nil {
+			return nil, err
+		}
 		r.config = &c
 	}
 	r.contract, r.name, r.role = suite.Tag(h.Header.Case)
-	return r
+	return r, nil
 }
 
 // judgement is the state of one JudgeHistories.
@@ -155,7 +180,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (re
 		lines[rc.name] = j.reproduce(c)
 		evidence = append(evidence, e)
 	}
-	sum, err := summarise(c.Contract, evidence, doubts, lines)
+	sum, err := summarise(ctx, c.Contract, evidence, doubts, lines)
 	return sum, len(evidence) > 0, err
 }
 
@@ -180,7 +205,7 @@ func (j *judgement) absent(name string, h *trace.History) []string {
 		return []string{fmt.Sprintf("case %s: a world of %d ranks, %d were expected", name, w, n)}
 	}
 	if m := h.Missing(); len(m) > 0 {
-		return []string{fmt.Sprintf("case %s: ranks %v of the %d expected left no history", name, m, n)}
+		return []string{fmt.Sprintf("case %s: ranks %s of the %d expected left no history", name, trace.Spans(m), n)}
 	}
 	return nil
 }

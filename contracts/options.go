@@ -155,6 +155,9 @@ func (o *Options) checkRuns(cs []*suite.Suite) error {
 	if err := o.checkName(cs); err != nil {
 		return err
 	}
+	if err := o.checkSelection(cs); err != nil {
+		return err
+	}
 	concerned, _ := o.concerned(cs)
 	for _, c := range concerned {
 		if err := o.checkCases(c); err != nil {

@@ -50,7 +50,7 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 	var clock suite.Clock
 	for _, c := range cs {
 		begun := time.Now()
-		sum, err := o.judge(c, trials[c])
+		sum, err := o.judge(ctx, c, trials[c])
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 }
 
 // judge applies a contract to its cases, which were run.
-func (o *Options) judge(c *suite.Suite, trials []*suite.Trial) (report.Contract, error) {
+func (o *Options) judge(ctx context.Context, c *suite.Suite, trials []*suite.Trial) (report.Contract, error) {
 	var evidence []contract.Evidence
 	var failures []string
 	lines := map[string]string{}
@@ -72,13 +72,13 @@ func (o *Options) judge(c *suite.Suite, trials []*suite.Trial) (report.Contract,
 		failures = append(failures, t.Failures()...)
 		lines[t.Name] = o.Reproduce(c, t.Case)
 	}
-	return summarise(o.shown(c), evidence, failures, lines)
+	return summarise(ctx, o.shown(c), evidence, failures, lines)
 }
 
 // summarise judges one contract. doubts apply to all its clauses; lines are the
 // commands that reproduce a case, for findings that name none.
-func summarise(c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
-	results, err := judge(c, evidence)
+func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
+	results, err := judge(ctx, c, evidence)
 	if err != nil {
 		return report.Contract{}, err
 	}
@@ -96,13 +96,13 @@ func summarise(c *contract.Contract, evidence []contract.Evidence, doubts []stri
 
 // judge is contract.Judge, with a clause that panics turned into an error:
 // histories may come from files.
-func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Result, err error) {
+func judge(ctx context.Context, c *contract.Contract, evidence []contract.Evidence) (r []contract.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("judging %s: panic: %v", c.ID, p)
 		}
 	}()
-	return contract.Judge(c, evidence), nil
+	return contract.Judge(ctx, c, evidence)
 }
 
 // environment completes what the caller said with what the cases say.
@@ -110,8 +110,10 @@ func (o *Options) environment(all []*suite.Trial) report.Environment {
 	e := o.Environment
 	e.Text, e.TextHash, e.Depth, e.Seed = o.Text.Name, o.Text.Hash(), o.Level, o.Seed
 	for _, t := range all {
-		if cfg := t.Runs[contract.Test].Config; cfg != nil {
-			addConfig(&e, *cfg)
+		for _, role := range t.Roles() {
+			if cfg := t.Runs[role].Config; cfg != nil && role != contract.Control {
+				addConfig(&e, *cfg)
+			}
 		}
 	}
 	slices.SortFunc(e.Plans, strings.Compare)

@@ -41,14 +41,14 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 	replicas := Replicas(r)
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		for i, m := range replicas {
 			p.Expect(len(params) * (1 + len(r.State())))
 			s, ok := Captured(r, m, step)
 			if !ok {
 				continue
 			}
-			if i == 0 && step+1 < r.Config.Steps && p.Oracle != nil {
+			if i == 0 && step+1 < r.Steps && p.Oracle != nil {
 				ahead.Go(func() { ask(p.Oracle, r.Config, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)

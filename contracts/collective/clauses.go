@@ -2,7 +2,6 @@ package collective
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +77,7 @@ func read(h *trace.History) (*drilled, error) {
 	if h.Header.Spec.Drill == nil {
 		return nil, fmt.Errorf("spec: %s: not of a drill", h.Header.Spec.Name())
 	}
-	if err := json.Unmarshal(h.Header.Spec.Drill, &d.Spec); err != nil {
+	if err := trace.Strict(h.Header.Spec.Drill, &d.Spec); err != nil {
 		return nil, fmt.Errorf("spec of the drill: %v", err)
 	}
 	if err := d.Spec.Check(); err != nil {
@@ -87,11 +86,31 @@ func read(h *trace.History) (*drilled, error) {
 	if h.Header.World != d.World {
 		return nil, fmt.Errorf("a history of %d ranks, a drill of %d", h.Header.World, d.World)
 	}
+	if err := d.bounded(h); err != nil {
+		return nil, err
+	}
 	for rank := range d.World {
 		d.refusals = append(d.refusals, map[string]trace.Event{})
 		d.records = append(d.records, d.rank(h, rank))
 	}
 	return d, nil
+}
+
+// bounded refuses a history that has so much less than its spec claims that listing
+// all that lacks would take ages: a plan has, on every rank, several operations for
+// each other rank.
+func (d *drilled) bounded(h *trace.History) error {
+	recorded := 0
+	for e := range h.All {
+		if e.Kind == trace.KindDrill {
+			recorded++
+		}
+	}
+	const little, perEvent = 1 << 14, 1 << 6
+	if implied := d.World * d.Repeats * drill.Iterations(d.Level) * (64 + 8*d.World); implied > little+perEvent*recorded {
+		return fmt.Errorf("%d operations are recorded, far too few for a drill of %d ranks, level %d, %d times", recorded, d.World, d.Level, d.Repeats)
+	}
+	return nil
 }
 
 func (d *drilled) rank(h *trace.History, rank int) [][]result {

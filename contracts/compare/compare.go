@@ -33,6 +33,16 @@ type Comparison struct {
 // different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
 	test, ok := evidence.Read(p, contract.Test)
+	return open(p, test, ok)
+}
+
+// OpenResumed is Open for a test run that may go on from a checkpoint.
+func OpenResumed(p *contract.Pass) (c *Comparison, ok bool) {
+	test, ok := evidence.ReadResumed(p, contract.Test)
+	return open(p, test, ok)
+}
+
+func open(p *contract.Pass, test *evidence.Run, ok bool) (*Comparison, bool) {
 	if !ok {
 		return nil, false
 	}
@@ -55,7 +65,7 @@ func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c
 	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
 	switch {
 	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
-		c.Same, c.Equal = true, test.Config.Steps
+		c.Same, c.Equal = true, test.Steps
 	case test.Config.Plan.CanonicalActivations():
 		c.Equal = 1
 	}
@@ -114,7 +124,7 @@ func (c *Comparison) Gradients(names func(string) bool) {
 // and after every one after which they must be equal.
 func (c *Comparison) States(names func(string) bool) {
 	c.State(-1, names)
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		if c.Same {
 			c.State(step, names)
 		}
@@ -246,7 +256,7 @@ func (d *difference) report(rank int, got, want trace.Event, message string) {
 // on selects (nil: all): those that the plan promises. The learning rate and the
 // number of steps are no sums, so every plan promises them.
 func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		for _, what := range whats {
 			if !c.Same && what != trace.LR && what != trace.Counter {
 				continue

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -32,6 +33,8 @@ type Pass struct {
 	// Fresh says that the runs were made by who judges them, now.
 	Fresh bool
 
+	ctx    context.Context
+	calls  int // of Expect
 	result Result
 }
 
@@ -91,8 +94,18 @@ type Oracle interface {
 // evaluation in any order of summation satisfies.
 type Bounded struct{ Value, Bound []float64 }
 
-// Expect adds n to the amount of evidence that the plan implies.
-func (p *Pass) Expect(n int) { p.result.Expected += n }
+// Expect adds n to the amount of evidence that the plan implies. It does not return
+// where nobody waits for the judgement any more.
+func (p *Pass) Expect(n int) {
+	const now = 1 << 8 // and then is often enough
+	if p.calls++; p.calls%now == 0 && p.ctx != nil && p.ctx.Err() != nil {
+		panic(stopped{})
+	}
+	p.result.Expected += n
+}
+
+// stopped is what a check that is given up panics with, for its caller.
+type stopped struct{}
 
 // Saw adds n to the amount of evidence found.
 func (p *Pass) Saw(n int) { p.result.Saw += n }
@@ -124,7 +137,8 @@ func (p *Pass) Doubt(format string, args ...any) {
 func (p *Pass) Ratio(x float64) { p.result.MaxRatio = max(p.result.MaxRatio, x) }
 
 // History is the history of a role; where it is missing the pass doubts and ok
-// is false.
+// is false. Where ranks left none, or one that is cut off, the pass doubts: what
+// is there may violate the clause, and nothing holds it.
 func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 	h, ok = p.Histories[r]
 	if !ok || h == nil {
@@ -132,7 +146,10 @@ func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 		return nil, false
 	}
 	if m := h.Missing(); len(m) > 0 {
-		p.Doubt("%s run: no history of ranks %v of %d", r, m, h.Header.World)
+		p.Doubt("%s run: no history of ranks %s of %d", r, trace.Spans(m), h.Header.World)
+	}
+	if why := h.CutOff(); why != "" {
+		p.Doubt("%s run: %s", r, why)
 	}
 	return h, true
 }
@@ -185,24 +202,25 @@ type Evidence struct {
 
 // Judge applies every clause of c to every piece of evidence: one result per
 // clause, in the contract's order. It is pure: it reads histories only. Clauses
-// are checked side by side; a panic of one is Judge's.
-func Judge(c *Contract, evidence []Evidence) []Result {
+// are checked side by side; a panic of one is Judge's. When ctx ends so does Judge,
+// whatever its clauses are at; the error is ctx's cause. They end at the next piece
+// of evidence, and read the histories until then.
+func Judge(ctx context.Context, c *Contract, evidence []Evidence) ([]Result, error) {
 	parts := make([][]Result, len(c.Clauses))
-	var checks errgroup.Group
-	checks.SetLimit(runtime.GOMAXPROCS(0))
-	for i, cl := range c.Clauses {
+	for i := range parts {
 		parts[i] = make([]Result, len(evidence))
-		for j, e := range evidence {
-			if e.Clauses == nil || slices.Contains(e.Clauses, cl.ID) {
-				checks.Go(func() (err error) {
-					parts[i][j], err = check(cl, e)
-					return err
-				})
-			}
-		}
 	}
-	if err := checks.Wait(); err != nil {
-		panic(err.Error())
+	done := make(chan error, 1)
+	go func() { done <- checkAll(ctx, c, evidence, parts) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			panic(err.Error())
+		}
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	out := make([]Result, len(c.Clauses))
 	for i, cl := range c.Clauses {
@@ -211,17 +229,35 @@ func Judge(c *Contract, evidence []Evidence) []Result {
 			out[i].Merge(r)
 		}
 	}
-	return out
+	return out, nil
+}
+
+// checkAll fills in parts, by clause and piece of evidence, until ctx ends. The
+// error is the first panic.
+func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]Result) error {
+	var checks errgroup.Group
+	checks.SetLimit(runtime.GOMAXPROCS(0))
+	for i, cl := range c.Clauses {
+		for j, e := range evidence {
+			if ctx.Err() == nil && (e.Clauses == nil || slices.Contains(e.Clauses, cl.ID)) {
+				checks.Go(func() (err error) {
+					parts[i][j], err = check(ctx, cl, e)
+					return err
+				})
+			}
+		}
+	}
+	return checks.Wait()
 }
 
 // check applies a clause to one piece of evidence. The error is the clause's panic.
-func check(cl *Clause, e Evidence) (_ Result, err error) {
+func check(ctx context.Context, cl *Clause, e Evidence) (_ Result, err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		if p := recover(); p != nil && p != any(stopped{}) {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh}
+	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
 	cl.Check(p)
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.

@@ -1,11 +1,14 @@
 package contract_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 )
@@ -30,7 +33,11 @@ func TestJudgeSideBySide(t *testing.T) {
 	}
 	evidence := []contract.Evidence{{Case: "a"}, {Case: "b"}, {Case: "c", Clauses: []string{"C-X-001.2"}}}
 	got := ""
-	for _, r := range contract.Judge(c, evidence) {
+	results, err := contract.Judge(t.Context(), c, evidence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
 		got += r.Clause.ID + fmt.Sprint(" ", r.Saw, r.Expected, r.Total)
 		for _, f := range r.Findings {
 			got += " " + f.Message
@@ -50,5 +57,35 @@ func TestJudgePanics(t *testing.T) {
 			t.Errorf("recovered %q, want the panic and where it was", p)
 		}
 	}()
-	contract.Judge(c, []contract.Evidence{{Case: "a"}})
+	_, err := contract.Judge(t.Context(), c, []contract.Evidence{{Case: "a"}})
+	t.Errorf("no panic, %v", err)
+}
+
+// TestJudgeEnds: when its context ends so does a judgement, with the context's
+// cause, whether a clause goes through evidence without end or never asks for any.
+func TestJudgeEnds(t *testing.T) {
+	over := errors.New("time is over")
+	stopped, release := make(chan bool, 1), make(chan bool)
+	defer close(release)
+	for name, check := range map[string]func(*contract.Pass){
+		"evidence without end": func(p *contract.Pass) {
+			defer func() { stopped <- true }()
+			for {
+				p.Found(true)
+			}
+		},
+		"no evidence": func(*contract.Pass) { <-release },
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(20*time.Millisecond, func() { cancel(over) })
+		c := &contract.Contract{Clauses: []*contract.Clause{{ID: "C-X-001.1", Check: check}}}
+		if r, err := contract.Judge(ctx, c, []contract.Evidence{{Case: "a"}, {Case: "b"}}); r != nil || !errors.Is(err, over) {
+			t.Errorf("%s: %v, %v; want the cause", name, r, err)
+		}
+	}
+	select {
+	case <-stopped:
+	case <-time.After(10 * time.Second):
+		t.Error("a clause goes on although nobody waits for it")
+	}
 }

@@ -15,7 +15,6 @@ type source struct {
 	p       *contract.Pass
 	corpus  *independent.Corpus
 	workers int // logical workers
-	first   int // step that the run begins with
 }
 
 // contents is the clause about the bytes of the text.
@@ -26,8 +25,12 @@ const contents = "C-DATA-001.3"
 // time ago is another now. A run made just now was given other bytes than there
 // are, which the clause about those reports.
 func opened(check func(*source)) func(*contract.Pass) {
-	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
+	return evidence.WithResumed(func(p *contract.Pass, r *evidence.Run) {
 		c := r.Config
+		if n := c.Sequences * c.Model.SeqLen; n > maxTokens {
+			p.Doubt("a step of %d sequences of %d tokens: of at most %d tokens can the text be read again", c.Sequences, c.Model.SeqLen, maxTokens)
+			return
+		}
 		text, err := p.Text(c)
 		var other *contract.OtherText
 		switch {
@@ -44,14 +47,13 @@ func opened(check func(*source)) func(*contract.Pass) {
 			p.Doubt("%v", err)
 			return
 		}
-		for rank := range r.Header.World {
-			for e := range r.Events(rank, trace.KindResume) {
-				s.first = e.Step
-			}
-		}
 		check(s)
 	})
 }
+
+// maxTokens bounds a step that is read again: padded sequences are as long as the
+// header says, whatever the text holds.
+const maxTokens = 1 << 25
 
 // workers is the number of logical workers: the canonical groups, where dp
 // divides them, else one a rank.
@@ -79,7 +81,6 @@ type micro struct {
 
 // shares yields every rank's share of every step.
 func (s *source) shares(yield func(share) bool) {
-	steps := s.Config.Steps
 	got := make([]map[int]map[int][]trace.Event, s.Header.World) // by rank, step, micro-batch
 	for rank := range got {
 		got[rank] = map[int]map[int][]trace.Event{}
@@ -90,7 +91,7 @@ func (s *source) shares(yield func(share) bool) {
 			got[rank][e.Step][e.Micro] = append(got[rank][e.Step][e.Micro], e)
 		}
 	}
-	for step := s.first; step < steps; step++ {
+	for step := s.First; step < s.Steps; step++ {
 		all := s.corpus.Step(step)
 		var valid int64
 		for _, q := range all {

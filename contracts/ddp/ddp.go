@@ -12,10 +12,9 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// subject is plans with data-parallel replicas, and the single worker that all of
-// them are compared with.
+// subject is plans with data-parallel replicas.
 var subject = compare.Subject{
-	About: func(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 },
+	About: func(p plan.Plan) bool { return p.Dims().DP > 1 },
 	Lacks: "has no data-parallel replicas",
 }
 
@@ -67,7 +66,7 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	c.Gradients(nil)
 	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		c.State(step, nil)
 	}
 }

@@ -41,7 +41,7 @@ func recorded(p *contract.Pass, r *evidence.Run) {
 	for _, what := range r.State() {
 		see(-1, what, r.Params, 0)
 	}
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		for _, what := range append(r.State(), trace.Grad) {
 			see(step, what, r.Params, 0)
 		}

@@ -33,7 +33,7 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 			}
 			all[c].add(p, c, e)
 		}
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := -1; step < r.Steps; step++ {
 			for group, n := range least(r, rank, step) {
 				p.Count(n, found[place{step, group}])
 			}

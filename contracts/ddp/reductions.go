@@ -75,7 +75,7 @@ func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 			steps[e.Step] = true
 		}
 	}
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		for _, o := range operations {
 			want, ops := len(o.elements), found[key{step, o.label}]
 			p.Count(want, len(ops))
@@ -132,11 +132,15 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	holders := r.Holders()
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		for _, unit := range slices.Sorted(maps.Keys(holders)) {
+			at := map[int][]int{} // holders by data-parallel rank
+			for _, rank := range holders[unit] {
+				at[r.At(rank).DP] = append(at[r.At(rank).DP], rank)
+			}
 			for w := range r.Workers {
 				k := leaf{step, w, unit}
-				k.check(p, r, holders[unit], found[k])
+				k.check(p, r, at[r.Owner(w)], found[k])
 				delete(found, k)
 			}
 		}
@@ -150,13 +154,10 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 }
 
 // check compares the ranks on which a worker's gradient entered the sum with
-// those that hold the unit and compute the worker.
-func (k leaf) check(p *contract.Pass, r *evidence.Run, holders, ranks []int) {
-	var want []int
-	for _, rank := range holders {
-		if r.Busy(k.worker) && r.At(rank).DP == r.Owner(k.worker) {
-			want = append(want, rank)
-		}
+// those that hold the unit and compute the worker, if that has sequences.
+func (k leaf) check(p *contract.Pass, r *evidence.Run, want, ranks []int) {
+	if !r.Busy(k.worker) {
+		want = nil
 	}
 	p.Expect(len(want))
 	for i, rank := range ranks { // ascending
@@ -184,9 +185,9 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 	if cfg.Plan.Zero == 1 && cfg.Plan.Shard == plan.ShardFlat || !r.Busy(walk[len(walk)-1]) {
 		return
 	}
-	issued, early, passes := make([]int, cfg.Steps), make([]int, cfg.Steps), make([]int, cfg.Steps)
+	issued, early, passes := make([]int, r.Steps), make([]int, r.Steps), make([]int, r.Steps)
 	for _, e := range r.Ranks[rank] {
-		if e.Step < 0 || e.Step >= cfg.Steps {
+		if e.Step < 0 || e.Step >= r.Steps {
 			continue
 		}
 		switch {
@@ -198,7 +199,7 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 		}
 	}
 	want := blockReductions(r, rank, len(walk)) - 1
-	for step := range cfg.Steps {
+	for step := range r.Steps {
 		if p.Found(passes[step] > 0 && issued[step] > want) && early[step] < want {
 			p.At(rank, step).Report(early[step], fmt.Sprintf("at least %d", want),
 				"rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)

@@ -22,7 +22,7 @@ func initial(p *contract.Pass, r *evidence.Run) {
 func updated(p *contract.Pass, r *evidence.Run) {
 	apart(p, r)
 	held := r.Held()
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		equalReplicas(p, r, step, held)
 		counters(p, r, step)
 	}
@@ -35,7 +35,7 @@ func equalReplicas(p *contract.Pass, r *evidence.Run, step int, held map[string]
 	replicated := r.State()
 	switch {
 	case r.Config.Plan.Zero == 3:
-		if step+1 < r.Config.Steps {
+		if step+1 < r.Steps {
 			gathered(p, r, step)
 		}
 		return
@@ -65,9 +65,9 @@ func tensors(r *evidence.Run, what string) []string {
 // replicas compares the copies of one tensor within each data-parallel group.
 func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []evidence.Holding) {
 	for _, group := range r.Groups() {
-		copies := map[int]trace.Event{}
+		copies, place := map[int]trace.Event{}, r.At(group[0])
 		for _, h := range held {
-			if r.Config.Plan.Dims().Group(h.Rank, names.DP)[0] != group[0] {
+			if h.At.PP != place.PP || h.At.TP != place.TP {
 				continue
 			}
 			if e, ok := r.Digest(h.Rank, step, what, h.Param.Name, 0); p.Found(ok) {

@@ -1,6 +1,7 @@
 package evidence_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -15,13 +16,17 @@ import (
 // judge is what a check makes of histories.
 func judge(check func(*contract.Pass), histories map[contract.Role]*trace.History) contract.Result {
 	c := &contract.Contract{Clauses: []*contract.Clause{{ID: "1", Check: check}}}
-	return contract.Judge(c, []contract.Evidence{{Case: "case", Histories: histories}})[0]
+	r, err := contract.Judge(context.Background(), c, []contract.Evidence{{Case: "case", Histories: histories}})
+	if err != nil {
+		panic(err)
+	}
+	return r[0]
 }
 
 // whole is the history of a single worker, of whom no rank is missing.
 func whole(t *testing.T) *trace.History {
 	h := spread(t, "dp=1").History
-	h.Ranks[0] = []trace.Event{{Kind: trace.KindSkip}}
+	h.Ranks[0] = []trace.Event{{Kind: trace.KindSkip}, {Kind: trace.KindEnd}}
 	return h
 }
 

@@ -33,6 +33,10 @@ func Named(all []Tensor, names func(string) bool) []Tensor {
 type Run struct {
 	*trace.History
 	Config spec.Config
+	// Clauses go through the configured steps from First to before Steps, up to the
+	// last of which anything is recorded (StepsOf); what lacks Read counts and doubts.
+	// First is 0 but where a run that goes on from a checkpoint is read as such.
+	First, Steps int
 	// Params are the parameters in layout order; Sources those whose gradient
 	// every logical worker computes: a tied head is a source beside the
 	// embedding.
@@ -42,6 +46,7 @@ type Run struct {
 
 	owners  []int // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
+	somehow map[about]bool // what some rank, -1 here, has a digest of
 	scalars map[about]trace.Event
 	changed map[about]trace.Event // changed and unmoved elements; what is the kind
 	// captured are the digests that have elements, one by one.
@@ -58,7 +63,13 @@ type about struct {
 // Read indexes the history of a role. Where it is missing, or its spec is not
 // one of training, the pass doubts and ok is false. Of a run that is Idle the pass
 // doubts: nothing that two such runs make true is held.
-func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
+func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) { return read(p, role, false) }
+
+// ReadResumed is Read of a run that may go on from a checkpoint: it owes nothing of
+// the steps before.
+func ReadResumed(p *contract.Pass, role contract.Role) (r *Run, ok bool) { return read(p, role, true) }
+
+func read(p *contract.Pass, role contract.Role, goesOn bool) (r *Run, ok bool) {
 	h, ok := p.History(role)
 	if !ok {
 		return nil, false
@@ -68,6 +79,11 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 		p.Doubt("%s run: %v", role, err)
 		return nil, false
 	}
+	if goesOn {
+		r.First = resumed(h)
+		r.Steps = StepsOf(h, r.Config, r.First)
+	}
+	r.owe(p, role)
 	if idle := r.Idle(); idle != "" {
 		p.Doubt("%s run: %s", role, idle)
 	}
@@ -83,7 +99,10 @@ func New(h *trace.History) (*Run, error) {
 	if w := cfg.Plan.World(); w != h.Header.World {
 		return nil, fmt.Errorf("a world of %d ranks, but plan %s has %d", h.Header.World, cfg.Plan, w)
 	}
-	r := &Run{History: h, Config: cfg, Workers: cfg.Plan.Workers(cfg.Model)}
+	if err := Bounded(h, cfg); err != nil {
+		return nil, err
+	}
+	r := &Run{History: h, Config: cfg, Steps: StepsOf(h, cfg, 0), Workers: cfg.Plan.Workers(cfg.Model)}
 	r.owners = make([]int, r.Workers)
 	for rank := range max(1, cfg.Plan.DP) {
 		for _, w := range cfg.Plan.RankWorkers(cfg.Model, rank) {
@@ -109,6 +128,7 @@ func (r *Run) readLayout() {
 
 func (r *Run) index() {
 	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
+	r.somehow = map[about]bool{}
 	r.changed, r.captured = map[about]trace.Event{}, map[about][]trace.Event{}
 	for e := range r.All {
 		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
@@ -116,6 +136,7 @@ func (r *Run) index() {
 		case trace.KindDigest:
 			if e.Digest != nil {
 				r.digests[k] = Add(r.digests[k], e)
+				r.somehow[about{-1, e.Step, e.What, e.Tensor, e.Worker}] = true
 			}
 			if e.Data != nil {
 				r.captured[k] = append(r.captured[k], e)
@@ -157,6 +178,9 @@ func (r *Run) Digest(rank, step int, what, tensor string, worker int) (trace.Eve
 // Logical is the digest of the whole tensor: the copies of all ranks that are
 // marked to count once, added up.
 func (r *Run) Logical(step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
+	if !r.somehow[about{-1, step, what, tensor, worker}] {
+		return sum, false
+	}
 	for rank := range r.Header.World {
 		if e, has := r.digests[about{rank, step, what, tensor, worker}]; has && e.Once {
 			sum, ok = Add(sum, e), true

@@ -53,6 +53,9 @@ func (c Copy) Complete() bool { return c.Event.Count == int64(c.Param.Len()) }
 // Copies collects what the holders of one tensor recorded of it: What, step and
 // worker as in Digest.
 func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
+	if len(held) == 0 || !r.somehow[about{-1, step, what, held[0].Param.Name, worker}] {
+		return nil // most of what a header claims beyond what is recorded
+	}
 	var out []Copy
 	shares := map[names.Coord]int{} // place in out, by coordinates without DP
 	for _, h := range held {

@@ -20,7 +20,7 @@ type taken struct {
 // whose gradient is not finite.
 func (s *subject) each(expect int, judge func(taken)) {
 	before := 0
-	for step := range s.run.Config.Steps {
+	for step := range s.run.Steps {
 		s.Expect(expect)
 		grads, ok := s.all(step, trace.Grad)
 		if !ok {

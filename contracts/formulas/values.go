@@ -148,11 +148,17 @@ func (s *subject) collect(step int) taps {
 // w has the positions w, w+W, w+2W, ...; ok is false where rows lack or are too
 // many.
 func (t taps) rows(s *subject, name string) (x []float32, ok bool) {
-	n, columns := s.run.Config.Sequences, 0
+	n, columns, captured := s.run.Config.Sequences, 0, 0
 	for _, events := range t[name] {
 		columns = int(events[0].Count)
+		for _, e := range events {
+			captured += len(e.Data)
+		}
 	}
 	sequence := columns * s.shape.SeqLen
+	if float64(n)*float64(columns)*float64(s.shape.SeqLen) != float64(captured) {
+		return nil, false // as many as the header says are made only where they are there
+	}
 	x = make([]float32, n*sequence)
 	for w := range s.run.Workers {
 		events := slices.Clone(t[name][w])

@@ -19,7 +19,7 @@ func applied(p *contract.Pass, test, control *evidence.Run) {
 		return
 	}
 	o, params, taken := optimizer(control), parameters(control), 0
-	for step := range control.Config.Steps {
+	for step := range control.Steps {
 		steps, known := finite(control, step)
 		if !p.Found(known) {
 			return

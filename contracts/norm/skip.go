@@ -14,7 +14,7 @@ import (
 // moves all.
 func decided(p *contract.Pass, r *evidence.Run) {
 	held := r.Held()
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		steps, known := finite(r, step)
 		if !p.Found(known) {
 			continue
@@ -91,7 +91,7 @@ func resumed(p *contract.Pass) {
 		return
 	}
 	taken, captured := 0, c.Control.Config.Evidence.Capture
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		c.State(step, nil)
 		steps, known := finite(c.Test, step)
 		if !p.Found(known) {
@@ -156,7 +156,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 // is nothing to be named, and nowhere to look.
 func named(p *contract.Pass, test, control *evidence.Run) {
 	held, want, got := test.Held(), producers(control), producers(test)
-	for step := range test.Config.Steps {
+	for step := range test.Steps {
 		steps, known := finite(control, step)
 		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
 			producer(p, test, held, step, want[step], got[step])

@@ -17,7 +17,7 @@ import (
 // consecutive units of one pass are one action, and transfers from messages.
 func actions(r *evidence.Run, rank int) [][]schedule.Action {
 	units := chunks(r, rank)
-	out := make([][]schedule.Action, r.Config.Steps)
+	out := make([][]schedule.Action, r.Steps)
 	for _, e := range r.Ranks[rank] {
 		if e.Step < 0 || e.Step >= len(out) {
 			continue
@@ -77,7 +77,7 @@ func simulate(s schedule.Schedule) (simulator.Result, error) {
 
 // asRun is a pipeline's schedule as it was run in each step.
 func asRun(r *evidence.Run, ranks []int, plan schedule.Schedule) []schedule.Schedule {
-	out := make([]schedule.Schedule, r.Config.Steps)
+	out := make([]schedule.Schedule, r.Steps)
 	for step := range out {
 		out[step] = schedule.Schedule{Name: plan.Name, Chunks: plan.Chunks, Micros: plan.Micros}
 	}
@@ -167,7 +167,7 @@ func liveBound(plan schedule.Schedule) ([]int, error) {
 
 // live judges the activations that a stage held.
 func live(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedule.Schedule) {
-	p.Expect(r.Config.Steps * plan.Micros * plan.Chunks)
+	p.Expect(r.Steps * plan.Micros * plan.Chunks)
 	for e := range r.Events(rank, trace.KindLive) {
 		p.Saw(1)
 		if e.Count > int64(bound) {
@@ -192,7 +192,7 @@ func activations(p *contract.Pass, r *evidence.Run, rank, bound int, plan schedu
 		}
 		most += 4 * int64(held) * int64(acts)
 	}
-	p.Expect(cfg.Steps)
+	p.Expect(r.Steps)
 	for e := range r.Events(rank, trace.KindMemory) {
 		if e.What != names.MemActivations {
 			continue

@@ -51,8 +51,7 @@ type Grid struct {
 	Named func(config string, level int) Fixture
 	// Prepare changes every configuration before its fixture does; nil for nothing.
 	Prepare func(o Options, cfg *spec.Config)
-	// Exact leaves out plans that do not promise the single worker's bits. Where none
-	// is left of those that were asked for, the default ones remain.
+	// Exact leaves out plans that do not promise the single worker's bits.
 	Exact bool
 	// With lists the cases that a plan which was asked for takes part in; nil is the plan
 	// alone. It is for exact grids.
@@ -153,9 +152,6 @@ func (g *Grid) choose(o Options) []Fixture {
 		if len(f.Plans) > 0 && !again {
 			asked = append(asked, f)
 		}
-	}
-	if len(asked) == 0 && g.Exact {
-		return all
 	}
 	return asked
 }

@@ -25,7 +25,25 @@ type Suite struct {
 	// Part says that clauses of the contract were left out, with what is about them
 	// alone.
 	Part bool
+	// Ignores are the options on which no case depends. Who asks for them does not
+	// ask for this contract.
+	Ignores []Option
 }
+
+// Option is an option that narrows or changes cases, named as its flag is.
+type Option string
+
+// The options that a contract may ignore.
+const (
+	PlanOption   Option = "plan"
+	ConfigOption Option = "config"
+	StepsOption  Option = "steps"
+	SeedOption   Option = "seed"
+	DataOption   Option = "data"
+)
+
+// Drilled are the options that drills ignore: they train nothing.
+func Drilled() []Option { return []Option{PlanOption, ConfigOption, StepsOption, DataOption} }
 
 // Find is the case of a name.
 func (s *Suite) Find(o Options, name string) (Case, bool) {

@@ -18,7 +18,7 @@ func full(p *contract.Pass, r *evidence.Run) {
 	if !ok {
 		return
 	}
-	for step := range r.Config.Steps {
+	for step := range r.Steps {
 		if step < c.Equal {
 			workers(p, c, step)
 		}
@@ -49,7 +49,7 @@ func states(p *contract.Pass, c *compare.Comparison) {
 		bounded.Judge(p, c.Test, nil)
 		return
 	}
-	for step := range c.Test.Config.Steps {
+	for step := range c.Test.Steps {
 		state(p, c, step)
 	}
 }

@@ -63,7 +63,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	g := c.Groups.Tensor
-	switch {
+	switch n := c.size(); {
+	case n > maxParams:
+		return fmt.Errorf("model %s: %.3g parameters: must be at most %.3g", c.Name, n, float64(maxParams))
 	case c.HeadDim%2 != 0:
 		return fmt.Errorf("model %s: head_dim=%d: must be even for rotary positions", c.Name, c.HeadDim)
 	case c.Heads%c.KVHeads != 0:
@@ -72,6 +74,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model %s: groups.tensor=%d: must be a power of two", c.Name, g)
 	case !shard.IsPowerOfTwo(c.Groups.Data):
 		return fmt.Errorf("model %s: groups.data=%d: must be a power of two", c.Name, c.Groups.Data)
+	case g > maxGroups || c.Groups.Data > maxGroups:
+		return fmt.Errorf("model %s: groups.tensor=%d, groups.data=%d: must be at most %d", c.Name, g, c.Groups.Data, maxGroups)
 	case c.Heads%g != 0:
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide heads=%d", c.Name, g, c.Heads)
 	case c.Intermediate%g != 0:
@@ -88,6 +92,20 @@ func (c *Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// maxParams keeps every count of elements, bytes and products of them within an
+// integer, maxGroups what is listed by group within memory.
+const (
+	maxParams = 1 << 50
+	maxGroups = 1 << 16
+)
+
+// size is Params, rounded, of sizes that may be too large for an integer.
+func (c *Config) size() float64 {
+	v, h, i := float64(c.Vocab), float64(c.Hidden), float64(c.Intermediate)
+	q, kv := float64(c.Heads)*float64(c.HeadDim), float64(c.KVHeads)*float64(c.HeadDim)
+	return 2*v*h + float64(c.Layers)*(2*h*(q+kv+1)+3*h*i+q+2*kv+2*h+2*i)
 }
 
 func setDefault[T int | float64](x *T, v T) {

@@ -119,10 +119,11 @@ func (c *Config) Spec() json.RawMessage {
 	return b
 }
 
-// Parse reads and validates what Spec wrote.
+// Parse reads and validates what Spec wrote. Fields that it does not have are refused
+// by name: what they ask for would not be done.
 func Parse(b json.RawMessage) (Config, error) {
 	var c Config
-	if err := json.Unmarshal(b, &c); err != nil {
+	if err := trace.Strict(b, &c); err != nil {
 		return c, fmt.Errorf("spec: %w", err)
 	}
 	return c, c.Validate()

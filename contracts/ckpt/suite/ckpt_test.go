@@ -48,7 +48,7 @@ func TestOnRuns(t *testing.T) {
 		{"data", func(e trace.Event) bool { return e.Kind == trace.KindData && e.Step == 3 }, []string{"4"}},
 	} {
 		t.Run("without "+x.name, func(t *testing.T) {
-			for _, res := range contract.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.lost)}) {
+			for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.lost)}) {
 				if n := strings.TrimPrefix(res.Clause.ID, "C-CKPT-001."); slices.Contains(x.clauses, n) && res.Verdict() != contract.Inconclusive {
 					t.Errorf("%s is %s: saw %d of %d", res.Clause.ID, res.Verdict(), res.Saw, res.Expected)
 					contracttest.Log(t, res)

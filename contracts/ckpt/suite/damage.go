@@ -218,5 +218,6 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		}
 		log.Record(e)
 	}
+	log.Record(trace.Event{Kind: trace.KindEnd, Step: stored})
 	return trace.Merge([]*trace.Log{log})
 }

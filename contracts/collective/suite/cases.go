@@ -20,7 +20,7 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: collective.Contract(), Cases: list, Mutants: mutants()}
+	return &suite.Suite{Contract: collective.Contract(), Cases: list, Mutants: mutants(), Ignores: suite.Drilled()}
 }
 
 // worlds are the sizes that each algorithm is drilled in: powers of two and sizes

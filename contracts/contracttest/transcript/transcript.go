@@ -24,8 +24,11 @@
 //	drop ROLE [ranks=(0,1)]
 //	                  takes away the events that have all fields of one of
 //	                  the input's lines
+//	cut ROLE [ranks=(0,1)]
+//	                  says that the histories of the ranks are cut off
 //	judge [clauses=(1,2)]
-//	                  judges the histories as one case
+//	                  judges the histories as one case; those that are not cut
+//	                  off, and have no end, end with the last step
 //
 // An event is its kind and its fields, named as in JSON: "comm step=0
 // op=all-reduce group=dp ranks=0,1 unit=embed count=12", "unmoved
@@ -37,7 +40,9 @@
 package transcript
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +60,7 @@ import (
 // Run tests a contract on the transcripts in a file or directory.
 func Run(t *testing.T, c *contract.Contract, path string) {
 	datadriven.Walk(t, path, func(t *testing.T, path string) {
-		s := &script{contract: c, runs: map[contract.Role]*trace.History{}}
+		s := &script{contract: c, runs: map[contract.Role]*trace.History{}, cut: map[contract.Role][]int{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out, err := s.do(d)
 			if err != nil {
@@ -70,6 +75,7 @@ func Run(t *testing.T, c *contract.Contract, path string) {
 type script struct {
 	contract *contract.Contract
 	runs     map[contract.Role]*trace.History
+	cut      map[contract.Role][]int // ranks whose histories are cut off
 }
 
 // do obeys one command.
@@ -102,8 +108,11 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 		return change(h, ranks, expand(lines(d.Input)))
 	case "drop":
 		return drop(h, ranks, expand(lines(d.Input)))
+	case "cut":
+		s.cut[role] = append(s.cut[role], ranks...)
+		return fmt.Sprintf("%d cut off\n", len(ranks)), nil
 	}
-	return "", fmt.Errorf("no command %q: known are run, drill, events, change, drop, judge", d.Cmd)
+	return "", fmt.Errorf("no command %q: known are run, drill, events, change, drop, cut, judge", d.Cmd)
 }
 
 // lines are the lines of a command's input without comments.
@@ -177,7 +186,29 @@ func (s *script) history(role contract.Role, header trace.Header) *trace.History
 		h.Ranks[r] = nil
 	}
 	s.runs[role] = h
+	delete(s.cut, role)
 	return h
+}
+
+// ended are the histories, with the ends that no line of the file wrote.
+func (s *script) ended() map[contract.Role]*trace.History {
+	out := map[contract.Role]*trace.History{}
+	for role, h := range s.runs {
+		whole := *h
+		whole.Ranks = maps.Clone(h.Ranks)
+		end := trace.Event{Kind: trace.KindEnd}
+		if cfg, err := spec.Of(h.Header.Spec); err == nil {
+			end.Step = cfg.Steps - 1
+		}
+		for rank, events := range h.Ranks {
+			written := slices.ContainsFunc(events, func(e trace.Event) bool { return e.Kind == trace.KindEnd })
+			if end.Rank = rank; !written && !slices.Contains(s.cut[role], rank) {
+				whole.Ranks[rank] = append(slices.Clip(events), end)
+			}
+		}
+		out[role] = &whole
+	}
+	return out
 }
 
 // set changes one setting of a configuration.
@@ -286,7 +317,11 @@ func (s *script) judge(d *datadriven.TestData) (string, error) {
 		}
 	}
 	var b strings.Builder
-	for _, r := range contract.Judge(s.contract, []contract.Evidence{{Case: "transcript", Histories: s.runs, Clauses: clauses}}) {
+	results, err := contract.Judge(context.Background(), s.contract, []contract.Evidence{{Case: "transcript", Histories: s.ended(), Clauses: clauses}})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range results {
 		if clauses == nil || slices.Contains(clauses, r.Clause.ID) {
 			result(&b, r)
 		}
