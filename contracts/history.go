@@ -3,6 +3,7 @@ package contracts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,11 +62,18 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 		j.all = append(j.all, r)
 	}
 	var out []report.Contract
+	var errs []error
 	for _, c := range cs {
 		sum, found, err := j.contract(ctx, c, len(cs) == 1)
-		if err != nil {
-			return nil, err
+		if err != nil && sum.ID == "" { // no control, and not for want of a text
+			cause := context.Cause(ctx)
+			if cause == nil {
+				return nil, err
+			}
+			out, errs = append(out, notJudged(c.Contract, cause)), append(errs, cause)
+			continue
 		}
+		errs = append(errs, err)
 		if found || len(cs) == 1 {
 			out = append(out, sum)
 		} else {
@@ -74,7 +82,16 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	}
 	r := report.New(j.env, out)
 	r.Notes = j.notes
-	return r, nil
+	return r, errors.Join(errs...)
+}
+
+// notJudged is the report of a contract that there was no time for.
+func notJudged(c *contract.Contract, cause error) report.Contract {
+	results := contract.Judge(c, nil)
+	for i := range results {
+		results[i].Doubts = append(results[i].Doubts, fmt.Sprintf("not judged: %v", cause))
+	}
+	return report.Summary(c, results)
 }
 
 // read classifies a history.

@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // maxFindings bounds the findings kept per clause and case; more are counted.
@@ -133,6 +133,8 @@ type Result struct {
 	Total    int      // findings in all; Findings holds the first ones
 	Doubts   []string // why evidence does not suffice
 	MaxRatio float64  // largest observed / bound, 0 where nothing was bounded
+	// Panics are those of the clause's check, each with a doubt that says so.
+	Panics []error
 }
 
 // Verdict is violated with any finding, inconclusive with doubts or less
@@ -155,6 +157,7 @@ func (r *Result) Merge(o Result) {
 	room := max(0, maxFindings-len(r.Findings))
 	r.Findings = append(r.Findings, o.Findings[:min(room, len(o.Findings))]...)
 	r.Doubts = append(r.Doubts, o.Doubts...)
+	r.Panics = append(r.Panics, o.Panics...)
 	r.MaxRatio = max(r.MaxRatio, o.MaxRatio)
 }
 
@@ -169,7 +172,8 @@ type Evidence struct {
 
 // Judge applies every clause of c to every piece of evidence: one result per
 // clause, in the contract's order. It is pure: it reads histories only. Clauses
-// are checked side by side; a panic of one is Judge's.
+// are checked side by side; one that panics on a piece of evidence is inconclusive,
+// and its Result has the panic.
 func Judge(c *Contract, evidence []Evidence) []Result {
 	parts := make([][]Result, len(c.Clauses))
 	var checks errgroup.Group
@@ -178,16 +182,14 @@ func Judge(c *Contract, evidence []Evidence) []Result {
 		parts[i] = make([]Result, len(evidence))
 		for j, e := range evidence {
 			if e.Clauses == nil || slices.Contains(e.Clauses, cl.ID) {
-				checks.Go(func() (err error) {
-					parts[i][j], err = check(cl, e)
-					return err
+				checks.Go(func() error {
+					parts[i][j] = check(cl, e)
+					return nil
 				})
 			}
 		}
 	}
-	if err := checks.Wait(); err != nil {
-		panic(err.Error())
-	}
+	_ = checks.Wait() // what a check comes to is its result
 	out := make([]Result, len(c.Clauses))
 	for i, cl := range c.Clauses {
 		out[i].Clause = cl
@@ -198,19 +200,18 @@ func Judge(c *Contract, evidence []Evidence) []Result {
 	return out
 }
 
-// check applies a clause to one piece of evidence. The error is the clause's panic.
-func check(cl *Clause, e Evidence) (_ Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v\n%s", p, debug.Stack())
-		}
-	}()
+// check applies a clause to one piece of evidence. What it found before it panicked
+// stays.
+func check(cl *Clause, e Evidence) Result {
 	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts}
-	cl.Check(p)
+	if err := guard.Do(func() error { cl.Check(p); return nil }); err != nil {
+		p.result.Panics = append(p.result.Panics, fmt.Errorf("%s on case %s: %w", cl.ID, e.Case, err))
+		p.Doubt("case %s: the check broke down: %v", e.Case, err)
+	}
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.
 	if p.result.Saw < p.result.Expected {
 		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
 	}
-	return p.result, nil
+	return p.result
 }

@@ -14,19 +14,28 @@ const most = 8
 // who did not come do instead.
 func (d *Deadlock) String() string {
 	var out []string
-	told := map[int]bool{}
+	either := d.either()
+	told := map[int]bool{} // what it does has been said
+	said := 0
 	for i, a := range d.Missed {
-		if i == most {
+		if !either && !slices.ContainsFunc(a.Came, func(r int) bool { return !told[r] }) {
+			continue // of nobody else
+		}
+		if said++; said > most {
 			out = append(out, fmt.Sprintf("and %d more operations wait", len(d.Missed)-i))
 			break
 		}
+		for _, rank := range a.Came {
+			told[rank] = true
+		}
 		out = append(out, fmt.Sprintf("%s did not come to %s, in which %s", Ranks(a.Missing), a.Meeting, waiting(a.Came)))
 		for _, rank := range a.Missing {
-			if told[rank] || len(told) == most {
+			if told[rank] || either {
 				continue
 			}
-			told[rank] = true
-			out = append(out, d.instead(rank))
+			if told[rank] = true; len(out) < 2*most {
+				out = append(out, d.instead(rank))
+			}
 		}
 	}
 	if len(d.Missed) == 0 {

@@ -156,14 +156,14 @@ func likelier(a, b Absence) int {
 	)
 }
 
+// either reports whether two meetings are as likely to be the cause.
+func (d *Deadlock) either() bool { return len(d.Missed) > 1 && likelier(d.Missed[0], d.Missed[1]) == 0 }
+
 // Absent are the ranks that did not come to the meeting which is the likely
 // cause. It is empty where two meetings are as likely: then each rank waits for
 // another one that did not come, and nothing tells who is right.
 func (d *Deadlock) Absent() []int {
-	switch {
-	case len(d.Missed) == 0:
-		return nil
-	case len(d.Missed) > 1 && likelier(d.Missed[0], d.Missed[1]) == 0:
+	if len(d.Missed) == 0 || d.either() {
 		return nil
 	}
 	return d.Missed[0].Missing

@@ -126,7 +126,7 @@ func TestMessageIsBounded(t *testing.T) {
 	for i := 1; i < n; i++ {
 		ranks = append(ranks, in(i, meeting(fmt.Sprint("op ", i), names.World, uint64(i+1), 0, all...), 0))
 	}
-	if s := waits.Find(ranks).String(); len(s) > 8000 || !strings.Contains(s, "and 4991 more") || !strings.Contains(s, "more operations wait") {
+	if s := waits.Find(ranks).String(); len(s) > 8000 || !strings.Contains(s, "and 4992 more;") || !strings.Contains(s, "more operations wait") {
 		t.Errorf("%d bytes: %.600s", len(s), s)
 	}
 }

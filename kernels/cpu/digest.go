@@ -63,9 +63,15 @@ func hashPart(c *call, ws *workspace, part int) {
 			ws.digest(c.b.isa, &sum, x[j:min(j+stretch, end)], c.place.ID, index+uint64(j))
 		}
 	}
+	c.add(sum, 0)
+}
+
+// add adds what a part found to the call's result.
+func (c *call) add(sum kernels.Digest, count int) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.digest.Add(sum)
-	c.mu.Unlock()
+	c.count += count
 }
 
 // digest adds the elements of x: in vectors as long as they are finite.
@@ -117,10 +123,7 @@ func changedPart(c *call, ws *workspace, part int) {
 			}
 		}
 	}
-	c.mu.Lock()
-	c.digest.Add(sum)
-	c.count += n
-	c.mu.Unlock()
+	c.add(sum, n)
 }
 
 // changes adds the places at which x and old differ, every NaN being one, as

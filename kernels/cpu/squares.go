@@ -34,8 +34,8 @@ func squaresPart(c *call, ws *workspace, part int) {
 		ws.addSquares(c.b.isa, &sum, c.x[0].data[lo:min(lo+squareBlock, hi)])
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	addNormal(c.squares, &sum)
-	c.mu.Unlock()
 }
 
 // squareArgs is the argument of isa.squares; the generator knows the offsets.
