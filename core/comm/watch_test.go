@@ -106,7 +106,7 @@ func TestDeadlockOverGroups(t *testing.T) {
 			}
 			return m.copy.Barrier(m.on(names.DP, "", 3))
 		}},
-		"beside the computation": {1, []string{"rank 1 did not come to all-reduce of block.1 (2 elements; group dp of ranks 0, 1, 2, 3; operation 0, step 3; beside the computation), in which ranks 0, 2, 3 wait",
+		"beside the computation": {1, []string{"rank 1 did not come to all-reduce of block.1 (2 elements; group dp of ranks 0, 1, 2, 3; operation 0, step 3; beside the computation), in which ranks 0, 2, 3 wait with their queues",
 			"rank 1 waits in all-reduce-int of norm"}, func(m *member) error {
 			if m.world.Rank() == 1 {
 				if err := norm(m); err != nil {

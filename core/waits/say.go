@@ -28,7 +28,7 @@ func (d *Deadlock) String() string {
 		for _, rank := range a.Came {
 			told[rank] = true
 		}
-		out = append(out, fmt.Sprintf("%s did not come to %s, in which %s", Ranks(a.Missing), a.Meeting, waiting(a.Came)))
+		out = append(out, fmt.Sprintf("%s did not come to %s, in which %s", Ranks(a.Missing), a.Meeting, a.waiting()))
 		for _, rank := range a.Missing {
 			if told[rank] || either {
 				continue
@@ -48,12 +48,16 @@ func (d *Deadlock) String() string {
 	return strings.Join(out, "; ")
 }
 
-// waiting is "rank 1 waits" or "ranks 0, 2 wait".
-func waiting(ranks []int) string {
-	if len(ranks) == 1 {
-		return Ranks(ranks) + " waits"
+// waiting is "rank 1 waits" or "ranks 0, 2 wait with their queues".
+func (a *Absence) waiting() string {
+	does, whose := " wait", " with their queues"
+	if len(a.Came) == 1 {
+		does, whose = " waits", " with its queue"
 	}
-	return Ranks(ranks) + " wait"
+	if !a.Queue {
+		whose = ""
+	}
+	return Ranks(a.Came) + does + whose
 }
 
 // instead says what a rank does.

@@ -52,6 +52,7 @@ type Absence struct {
 	Meeting *Meeting
 	Came    []int // ranks that wait in it, sorted
 	Missing []int // ranks that will never come, sorted
+	Queue   bool  // those that wait in it do so with their queues
 }
 
 // Deadlock says why ranks can never go on.
@@ -126,7 +127,7 @@ func (d *Deadlock) add(g graph, r *Rank) {
 		}
 		i := slices.IndexFunc(d.Missed, func(a Absence) bool { return a.Meeting.same(w.Meeting) })
 		if i < 0 {
-			a := Absence{Meeting: w.Meeting}
+			a := Absence{Meeting: w.Meeting, Queue: w.Queue}
 			for _, rank := range w.For {
 				if g.gone(rank) {
 					a.Missing = append(a.Missing, rank)
