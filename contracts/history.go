@@ -3,6 +3,7 @@ package contracts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,13 +67,20 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 		j.all = append(j.all, r)
 	}
 	var out []report.Contract
+	var errs []error
 	for _, c := range cs {
 		begun := time.Now()
 		sum, found, err := j.contract(ctx, c, len(cs) == 1)
-		if err != nil {
-			return nil, err
+		if err != nil && sum.ID == "" { // no control, and not for want of a text
+			cause := context.Cause(ctx)
+			if cause == nil {
+				return nil, err
+			}
+			out, errs = append(out, notJudged(c.Contract, cause)), append(errs, cause)
+			continue
 		}
 		sum.Seconds = time.Since(begun).Seconds()
+		errs = append(errs, err)
 		if found || len(cs) == 1 {
 			out = append(out, sum)
 		} else {
@@ -81,7 +89,16 @@ func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Option
 	}
 	r := report.New(j.env, out)
 	r.Notes = j.notes
-	return r, nil
+	return r, errors.Join(errs...)
+}
+
+// notJudged is the report of a contract that there was no time for.
+func notJudged(c *contract.Contract, cause error) report.Contract {
+	results, _ := contract.Judge(context.Background(), c, nil) // of nothing, at once
+	for i := range results {
+		results[i].Doubts = append(results[i].Doubts, fmt.Sprintf("not judged: %v", cause))
+	}
+	return report.Summary(c, results)
 }
 
 // load reads the histories below directories, each of which must hold one, until

@@ -2,9 +2,11 @@ package contracts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,6 +14,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // mutantDeadline bounds how long a rank of a broken run waits for a peer that
@@ -40,16 +43,17 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err != nil {
 		return nil, err
 	}
-	if err := st.run(ctx, groups); err != nil {
-		return nil, err
-	}
+	err = st.run(ctx, groups)
 	var out []report.Contract
 	for _, g := range groups {
 		out = append(out, st.summary(g))
 	}
 	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
-	return r, nil
+	if cause := context.Cause(ctx); cause != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("%v: mutants that are named as not run were not judged", cause))
+	}
+	return r, err
 }
 
 // selfTest is the state of one SelfTest.
@@ -58,6 +62,9 @@ type selfTest struct {
 	cs     []*suite.Suite
 	beside *beside
 	engine *suite.Engine
+
+	mu   sync.Mutex
+	errs []error // why nothing can be said of some faults
 }
 
 func newSelfTest(cs []*suite.Suite, o *Options) *selfTest {
@@ -142,19 +149,41 @@ func (s *selfTest) run(ctx context.Context, groups []*group) error {
 			if ctx.Err() != nil {
 				break
 			}
-			eg.Go(func() (err error) {
+			eg.Go(func() error {
 				begun := time.Now()
-				a.out, err = s.try(ctx, g, a)
+				err := guard.Do(func() (err error) {
+					a.out, err = s.try(ctx, g, a)
+					return err
+				})
 				a.took = time.Since(begun)
 				a.broken = nil
-				return err
+				if err != nil {
+					s.failed(a, err)
+				}
+				return nil // the other faults are tried all the same
 			})
 		}
 	}
-	if err := eg.Wait(); err != nil {
-		return err
+	_ = eg.Wait()
+	for _, g := range groups {
+		for _, a := range g.attempts {
+			if a.out.Outcome == "" {
+				s.failed(a, context.Cause(ctx))
+			}
+		}
 	}
-	return context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return errors.Join(s.errs...)
+}
+
+// failed notes why nothing can be said of a fault.
+func (s *selfTest) failed(a *attempt, err error) {
+	a.out = report.Mutant{ID: a.mutant.ID, On: a.mutant.On, Says: a.mutant.Says, Rows: a.mutant.Rows, Outcome: report.NotRun, Detail: err.Error()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, fmt.Errorf("mutant %s: %w", a.mutant.ID, err))
 }
 
 // try says what became of one fault.
@@ -242,6 +271,11 @@ func (s *selfTest) count(sum *report.Clause, g *group, m report.Mutant) {
 	sum.Expected++
 	if m.Outcome == report.Caught || g.generated && m.Outcome == report.Refused {
 		sum.Saw++
+		return
+	}
+	if m.Outcome == report.NotRun {
+		sum.Verdict = sum.Verdict.Worse(contract.Inconclusive)
+		sum.Doubts = append(sum.Doubts, fmt.Sprintf("mutant %s: not run: %s", m.ID, m.Detail))
 		return
 	}
 	sum.Verdict = contract.Violated

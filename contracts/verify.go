@@ -3,6 +3,7 @@ package contracts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,8 +17,10 @@ import (
 )
 
 // Verify runs the cases of contracts and judges what they recorded. Where runs
-// ended in an error the report holds what the histories up to it show, and the
-// error joins the runs' errors; wrong options are an *OptionError and no report.
+// ended in an error, or a clause's check panicked, the report holds what there is,
+// and the error joins what went wrong; wrong options are an *OptionError and no
+// report. When ctx ends, the cases whose runs were made until then are judged, the
+// report names the others, and the error has ctx's cause.
 func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
@@ -36,8 +39,9 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 		all = append(all, trials[c]...)
 		notes = append(notes, o.unheeded(c, trials[c])...)
 	}
-	if err := e.Run(ctx, all...); err != nil {
-		return nil, err
+	errs := []error{e.Run(ctx, all...)}
+	if errs[0] != nil {
+		notes = append([]string{unfinished(errs[0], all)}, notes...)
 	}
 	if o.Histories != "" {
 		for _, t := range all {
@@ -51,15 +55,26 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 	for _, c := range cs {
 		begun := time.Now()
 		sum, err := o.judge(ctx, c, trials[c])
-		if err != nil {
-			return nil, err
+		if sum.ID == "" { // there was no time for it
+			sum = notJudged(o.shown(c), err)
 		}
 		sum.Seconds = (time.Since(begun) + clock.Took(trials[c]...)).Seconds()
-		out = append(out, sum)
+		out, errs = append(out, sum), append(errs, err)
 	}
 	r := report.New(o.environment(all), out)
 	r.Notes = notes
-	return r, suite.Errors(all...)
+	return r, errors.Join(append(errs, suite.Errors(all...))...)
+}
+
+// unfinished says how much of a verification was done when its context ended.
+func unfinished(cause error, all []*suite.Trial) string {
+	made := 0
+	for _, t := range all {
+		if len(t.Unfinished()) == 0 {
+			made++
+		}
+	}
+	return fmt.Sprintf("%v: %d of %d cases were run and judged, the others are named as not run", cause, made, len(all))
 }
 
 // judge applies a contract to its cases, which were run.
@@ -68,6 +83,10 @@ func (o *Options) judge(ctx context.Context, c *suite.Suite, trials []*suite.Tri
 	var failures []string
 	lines := map[string]string{}
 	for _, t := range trials {
+		if missing := t.Unfinished(); len(missing) > 0 {
+			failures = append(failures, missing...)
+			continue
+		}
 		evidence = append(evidence, t.Evidence(o.Oracle))
 		failures = append(failures, t.Failures()...)
 		lines[t.Name] = o.Reproduce(c, t.Case)
@@ -79,7 +98,7 @@ func (o *Options) judge(ctx context.Context, c *suite.Suite, trials []*suite.Tri
 // commands that reproduce a case, for findings that name none.
 func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
 	results, err := judge(ctx, c, evidence)
-	if err != nil {
+	if results == nil && err != nil {
 		return report.Contract{}, err
 	}
 	for i := range results {
@@ -91,18 +110,20 @@ func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Ev
 			}
 		}
 	}
-	return report.Summary(c, results), nil
+	return report.Summary(c, results), err
 }
 
-// judge is contract.Judge, with a clause that panics turned into an error:
-// histories may come from files.
-func judge(ctx context.Context, c *contract.Contract, evidence []contract.Evidence) (r []contract.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("judging %s: panic: %v", c.ID, p)
+// judge is contract.Judge, with the panics of checks, whose clauses are inconclusive,
+// as an error too: histories may come from files.
+func judge(ctx context.Context, c *contract.Contract, evidence []contract.Evidence) ([]contract.Result, error) {
+	results, err := contract.Judge(ctx, c, evidence)
+	errs := []error{err}
+	for _, r := range results {
+		for _, err := range r.Panics {
+			errs = append(errs, fmt.Errorf("judging %s: %w", c.ID, err))
 		}
-	}()
-	return contract.Judge(ctx, c, evidence)
+	}
+	return results, errors.Join(errs...)
 }
 
 // environment completes what the caller said with what the cases say.

@@ -340,7 +340,7 @@ func TestDeadlineReachesTheRanks(t *testing.T) {
 
 func TestTimeoutCannotRun(t *testing.T) {
 	code, stdout, stderr := call(t.Context(), small("--timeout", "1ns")...)
-	if code != cli.CannotRun || stdout != "" || !strings.Contains(stderr, "--timeout 1ns has passed") {
+	if code != cli.CannotRun || !strings.Contains(stdout, "the test run was not begun") || !strings.Contains(stderr, "--timeout 1ns has passed") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }

@@ -44,8 +44,11 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	if wrong := new(contracts.OptionError); errors.As(err, &wrong) {
 		return cli.Usage, cli.AsUsage(wrong.Err)
 	}
-	if r == nil || ctx.Err() != nil {
-		return cli.CannotRun, cli.Why(ctx, err)
+	if cause := context.Cause(ctx); err != nil && cause != nil && (r == nil || errors.Is(err, cause)) {
+		err = cli.Why(ctx, err)
+	}
+	if r == nil {
+		return cli.CannotRun, err
 	}
 	r.Seconds = time.Since(begun).Seconds()
 	if werr := o.write(r, stdout); werr != nil {

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // maxFindings bounds the findings kept per clause and case; more are counted.
@@ -163,6 +163,8 @@ type Result struct {
 	Total    int      // findings in all; Findings holds the first ones
 	Doubts   []string // why evidence does not suffice
 	MaxRatio float64  // largest observed / bound, 0 where nothing was bounded
+	// Panics are those of the clause's check, each with a doubt that says so.
+	Panics []error
 }
 
 // Verdict is violated with any finding, inconclusive with doubts or less
@@ -185,6 +187,7 @@ func (r *Result) Merge(o Result) {
 	room := max(0, maxFindings-len(r.Findings))
 	r.Findings = append(r.Findings, o.Findings[:min(room, len(o.Findings))]...)
 	r.Doubts = append(r.Doubts, o.Doubts...)
+	r.Panics = append(r.Panics, o.Panics...)
 	r.MaxRatio = max(r.MaxRatio, o.MaxRatio)
 }
 
@@ -202,21 +205,22 @@ type Evidence struct {
 
 // Judge applies every clause of c to every piece of evidence: one result per
 // clause, in the contract's order. It is pure: it reads histories only. Clauses
-// are checked side by side; a panic of one is Judge's. When ctx ends so does Judge,
-// whatever its clauses are at; the error is ctx's cause. They end at the next piece
-// of evidence, and read the histories until then.
+// are checked side by side; one that panics on a piece of evidence is inconclusive,
+// and its Result has the panic. When ctx ends so does Judge, whatever its clauses are
+// at; the error is ctx's cause. They end at the next piece of evidence, and read the
+// histories until then.
 func Judge(ctx context.Context, c *Contract, evidence []Evidence) ([]Result, error) {
 	parts := make([][]Result, len(c.Clauses))
 	for i := range parts {
 		parts[i] = make([]Result, len(evidence))
 	}
-	done := make(chan error, 1)
-	go func() { done <- checkAll(ctx, c, evidence, parts) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		checkAll(ctx, c, evidence, parts)
+	}()
 	select {
-	case err := <-done:
-		if err != nil {
-			panic(err.Error())
-		}
+	case <-done:
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
@@ -232,37 +236,39 @@ func Judge(ctx context.Context, c *Contract, evidence []Evidence) ([]Result, err
 	return out, nil
 }
 
-// checkAll fills in parts, by clause and piece of evidence, until ctx ends. The
-// error is the first panic.
-func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]Result) error {
+// checkAll fills in parts, by clause and piece of evidence, until ctx ends.
+func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]Result) {
 	var checks errgroup.Group
 	checks.SetLimit(runtime.GOMAXPROCS(0))
 	for i, cl := range c.Clauses {
 		for j, e := range evidence {
 			if ctx.Err() == nil && (e.Clauses == nil || slices.Contains(e.Clauses, cl.ID)) {
-				checks.Go(func() (err error) {
-					parts[i][j], err = check(ctx, cl, e)
-					return err
+				checks.Go(func() error {
+					parts[i][j] = check(ctx, cl, e)
+					return nil
 				})
 			}
 		}
 	}
-	return checks.Wait()
+	_ = checks.Wait() // what a check comes to is its result
 }
 
-// check applies a clause to one piece of evidence. The error is the clause's panic.
-func check(ctx context.Context, cl *Clause, e Evidence) (_ Result, err error) {
-	defer func() {
-		if p := recover(); p != nil && p != any(stopped{}) {
-			err = fmt.Errorf("%v\n%s", p, debug.Stack())
-		}
-	}()
+// check applies a clause to one piece of evidence. What it found before it panicked
+// stays.
+func check(ctx context.Context, cl *Clause, e Evidence) Result {
 	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
-	cl.Check(p)
+	err := guard.Do(func() error { cl.Check(p); return nil })
+	if caught := (*guard.Panic)(nil); errors.As(err, &caught) && caught.Value == any(stopped{}) {
+		return p.result // Judge has given it up
+	}
+	if err != nil {
+		p.result.Panics = append(p.result.Panics, fmt.Errorf("%s on case %s: %w", cl.ID, e.Case, err))
+		p.Doubt("case %s: the check broke down: %v", e.Case, err)
+	}
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.
 	if p.result.Saw < p.result.Expected {
 		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
 	}
-	return p.result, nil
+	return p.result
 }

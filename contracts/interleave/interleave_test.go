@@ -313,7 +313,7 @@ func TestDeadlock(t *testing.T) {
 		if len(s.Hazards()) != 1 || s.Hazards()[0].What != trace.Deadlock {
 			t.Fatalf("%s: %v", schedule, s.Hazards())
 		}
-		for _, want := range []string{"rank 0 waits for its queue", "rank 0's queue waits in barrier for rank 1", "rank 1's queue waits in barrier for rank 0"} {
+		for _, want := range []string{"rank 1 did not come to barrier", "in which rank 0 waits with its queue", "rank 0 did not come to barrier", "in which rank 1 waits with its queue"} {
 			if text := s.Hazards()[0].Text; !strings.Contains(text, want) {
 				t.Errorf("%s: %q does not say %q", schedule, text, want)
 			}

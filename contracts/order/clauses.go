@@ -110,7 +110,7 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 	for rank := range r.Header.World {
 		p.Found(turns(r, rank))
 		for e := range r.Events(rank, trace.KindHazard) {
-			if e.What != trace.Deadlock {
+			if !ends(e.What) {
 				explained = true
 				p.At(rank, e.Step).Of(e.Unit).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
 			}
@@ -130,24 +130,30 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 	p.Count(least(r), seen)
 }
 
-// ended is clause 3.
+// ended is clause 3. Why a run came to nothing is told before whom it ended.
 func ended(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
+	told := map[int]bool{}
 	for rank := range r.Header.World {
-		stuck, end := false, false
 		for e := range r.Events(rank, trace.KindHazard) {
-			if e.What == trace.Deadlock {
-				stuck = true
+			if ends(e.What) {
+				told[rank] = true
 				p.At(rank, e.Step).Report(nil, nil, "by schedule %q: %s", role, e.Text)
 			}
 		}
+	}
+	for rank := range r.Header.World {
+		end := false
 		for range r.Events(rank, trace.KindEnd) {
 			end = true
 		}
-		if p.Found(turns(r, rank)) && !end && !stuck {
+		if p.Found(turns(r, rank)) && !end && !told[rank] {
 			p.At(rank, last(r, rank)).Report(nil, nil, "by schedule %q rank %d did not end", role, rank)
 		}
 	}
 }
+
+// ends reports whether a hazard is why a run comes to nothing.
+func ends(what string) bool { return what == trace.Deadlock || what == trace.Failed }
 
 // last is the last step that a rank recorded something of.
 func last(r *evidence.Run, rank int) int {

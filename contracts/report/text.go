@@ -259,6 +259,8 @@ func (r *Report) next() string {
 			continue
 		}
 		switch {
+		case r.SelfTest && r.Verdict == contract.Inconclusive:
+			return "Next: run the mutants that were not run; until then this proves nothing."
 		case r.SelfTest && r.Verdict != contract.Held:
 			return "Next: a mutant was not caught, so trust no \"held\" of that clause; see the lines above."
 		case r.Verdict == contract.Violated:

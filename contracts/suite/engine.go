@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // Engine makes the histories of runs: those of equal keys once, side by side
@@ -60,6 +60,8 @@ type job struct {
 	took    time.Duration  // from the begin of the run itself
 	history *trace.History // after an error, what was recorded up to it
 	err     error
+	done    bool // the run has ended
+	cut     bool // by the end of the context, not by itself
 }
 
 // job is the one that makes a run's history.
@@ -113,7 +115,10 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 			break
 		}
 		running.Go(func() error {
-			j.once.Do(func() { j.history, j.err = e.make(ctx, j) })
+			j.once.Do(func() {
+				j.history, j.err = e.make(ctx, j)
+				j.done, j.cut = true, j.err != nil && ctx.Err() != nil
+			})
 			return nil // what ends a run is the job's
 		})
 	}
@@ -140,11 +145,7 @@ func (e *Engine) Make(ctx context.Context, r Run) (*trace.History, error) {
 
 // make makes the history of a job. A panic of a run's own code is its error.
 func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer guard.Into(&err)
 	if j.run.Alone {
 		e.alone.Lock()
 		defer e.alone.Unlock()

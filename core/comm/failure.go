@@ -19,6 +19,8 @@ var (
 	ErrLeft = errors.New("a rank left the group")
 	// ErrDeadline: a peer did not come within the deadline.
 	ErrDeadline = errors.New("deadline expired")
+	// ErrDeadlock: every rank waits for one that never comes, or has ended.
+	ErrDeadlock = errors.New("ranks wait for each other")
 	// ErrArgument: a rank called an operation with arguments that break a rule.
 	ErrArgument = errors.New("bad argument")
 	// ErrPanicked: a rank left an operation by a panic.

@@ -27,6 +27,9 @@ type Options struct {
 	// Turns, where not nil, decides which rank goes on when; none waits longer than
 	// others need then, whatever the deadline.
 	Turns Turns
+	// Watch, where not nil, finds ranks that wait for each other, whatever the
+	// deadline. It is of one world.
+	Watch *Watch
 }
 
 // check fills defaults and refuses what has no meaning.
@@ -68,6 +71,9 @@ func NewLocal(size int, be func(rank int) kernels.Backend, opts Options) ([]Comm
 	ranks := make([]int, size)
 	for r := range ranks {
 		ranks[r] = r
+	}
+	if opts.Watch != nil {
+		opts.Watch.world = w
 	}
 	g := newGroup(w, nil, ranks)
 	ends := make([]Communicator, size)

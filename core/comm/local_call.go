@@ -1,6 +1,10 @@
 package comm
 
-import "github.com/lockstep-ml/lockstep/kernels"
+import (
+	"context"
+
+	"github.com/lockstep-ml/lockstep/kernels"
+)
 
 // call is one operation of one rank: what peers compare, and the buffers that
 // they read and write in place.
@@ -11,8 +15,10 @@ type call struct {
 	ints     []uint64
 	bytes    []byte
 
-	moved  int64 // as in Record
-	served bool  // message: the other side has come
+	ctx    context.Context // of the operation
+	actor  *actor          // who waits in it, where somebody watches
+	moved  int64           // as in Record
+	served bool            // message: the other side has come
 
 	*workspace
 }

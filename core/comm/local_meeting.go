@@ -32,6 +32,7 @@ type meeting struct {
 func (c *local) meet(ctx context.Context, k *call, work func(*meeting) error) (m *meeting, err error) {
 	err = ErrPanicked // unless something else is known
 	defer func() { c.end(k, err) }()
+	k.ctx = ctx
 	m, f := c.arrive(ctx, k, work != nil)
 	if f == nil && work != nil {
 		f = c.perform(m, work)
@@ -107,7 +108,11 @@ func (g *group) join(rank int, k *call, works bool) (*meeting, *failure) {
 			}
 		}
 	}
-	return m, g.startOrFail(m, k, works)
+	f := g.startOrFail(m, k, works)
+	if f == nil && !m.started {
+		g.stops(rank, k)
+	}
+	return m, f
 }
 
 // convene clears a meeting for the next collective. Two take turns: a rank that
@@ -129,6 +134,7 @@ func (g *group) convene() *meeting {
 // taken what it was told before.
 func (m *meeting) wake() {
 	for _, k := range m.calls {
+		k.goesOn()
 		k.wake <- struct{}{}
 	}
 }

@@ -178,6 +178,7 @@ func (g *group) connect(pr *pair, rank int, k *call, other int, sent, wanted *po
 	}
 	if k.isMessage() {
 		k.served, g.busy[other].served = true, true
+		g.busy[other].goesOn()
 		pr.seq++
 	}
 	pr.sent, pr.wanted = nil, nil
@@ -194,6 +195,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 		g.w.fail(failure{-1, err})
 		return errWorldFailed
 	}
+	g.stops(rank, k)
 	return nil
 }
 
@@ -201,6 +203,7 @@ func (g *group) checkStuck(rank int, k *call) error {
 func (c *local) message(ctx context.Context, k *call, run func() error) (err error) {
 	err = ErrPanicked
 	defer func() { c.end(k, err) }()
+	k.ctx = ctx
 	w := c.g.w
 	why := c.prepare(ctx, k)
 	if why == nil && k.invalid == nil {

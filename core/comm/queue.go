@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // ErrQueueClosed is what Submit leads to after Close.
@@ -38,6 +39,18 @@ type Queue struct {
 	moments    []Moment // at the end of each that ran, where turns knows
 
 	labels Labels // of what the queue's goroutine runs
+
+	// Where somebody watches: the queue's goroutine, the rank's that waits for it, and
+	// those that wait.
+	self, rank *actor
+	waiting    []waiter
+}
+
+// waiter is a goroutine that waits until ready reports true.
+type waiter struct {
+	who   *actor
+	ready func(*Queue, Ticket) bool
+	t     Ticket
 }
 
 // task is a submitted function and what it is recorded under, if anything.
@@ -62,6 +75,11 @@ func NewQueue(ctx context.Context) *Queue { return NewQueueIn(ctx, nil) }
 func NewQueueIn(ctx context.Context, turns Turns) *Queue {
 	q := &Queue{ctx: ctx, turns: turns, done: make(chan struct{})}
 	q.change.L = &q.mu
+	if turns == nil {
+		if q.self, q.rank = start(ctx, q), actorOf(ctx); q.self != nil {
+			q.ctx = context.WithValue(ctx, actorKey{}, q.self)
+		}
+	}
 	if turns == nil {
 		go q.work()
 	} else {
@@ -92,7 +110,7 @@ func (q *Queue) submit(t task) Ticket {
 		q.taken = 0
 	}
 	q.tasks = append(q.tasks, t)
-	q.change.Broadcast()
+	q.changed()
 	return q.given
 }
 
@@ -148,9 +166,55 @@ func (q *Queue) block(what Wait, ready func(*Queue, Ticket) bool, t Ticket) erro
 		return q.await(what, ready, t)
 	}
 	for !ready(q, t) {
+		q.pause(what, ready, t)
 		q.change.Wait()
 	}
 	return nil
+}
+
+// pause tells who watches that the caller waits, unless it has been told so. The
+// caller holds mu.
+func (q *Queue) pause(what Wait, ready func(*Queue, Ticket) bool, t Ticket) {
+	who := q.rank
+	if what == ForWork {
+		who = q.self
+	}
+	if who == nil || slices.ContainsFunc(q.waiting, func(w waiter) bool { return w.who == who }) {
+		return
+	}
+	q.waiting = append(q.waiting, waiter{who, ready, t})
+	if who == q.rank {
+		who.pause(q)
+		return
+	}
+	who.pause(nil)
+}
+
+// changed wakes those that wait, and tells who watches of those that go on. The
+// caller holds mu.
+func (q *Queue) changed() {
+	kept := q.waiting[:0]
+	for _, w := range q.waiting {
+		if w.ready(q, w.t) {
+			w.who.resume()
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	q.waiting = kept
+	q.change.Broadcast()
+}
+
+// give ends what the queue's callers wait for with an error, unless a function
+// runs: what that waits for ends too.
+func (q *Queue) give(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.busy {
+		q.fail(err)
+		q.drop()
+		q.changed()
+	}
 }
 
 // await is block where turns decide.
@@ -176,7 +240,7 @@ func (q *Queue) acquire(n Ticket) {
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	q.closed = true
-	q.change.Broadcast()
+	q.changed()
 	err := q.block(ForQueue, (*Queue).over, 0)
 	q.mu.Unlock()
 	if err != nil {
@@ -196,6 +260,9 @@ func (q *Queue) fail(err error) {
 // work takes functions until the queue is closed and empty.
 func (q *Queue) work() {
 	defer close(q.done)
+	if q.self != nil {
+		defer q.self.end()
+	}
 	defer q.end()
 	for {
 		t, ok := q.next()
@@ -211,7 +278,7 @@ func (q *Queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended = true
-	q.change.Broadcast()
+	q.changed()
 }
 
 // drop forgets the functions that have not run. The caller holds mu.
@@ -227,7 +294,7 @@ func (q *Queue) next() (t task, ok bool) {
 	for {
 		if q.err != nil {
 			q.drop()
-			q.change.Broadcast()
+			q.changed()
 		}
 		if q.taken < len(q.tasks) {
 			t = q.tasks[q.taken]
@@ -249,7 +316,10 @@ func (q *Queue) call(t task) {
 	err := errNoReturn
 	defer func() {
 		if p := recover(); p != nil { // a shape that a hook made impossible
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = guard.Of(p)
+			if t.labelled {
+				err = fmt.Errorf("%s, step %d, beside the computation: %w", t.label.Tensor, t.label.Step, err)
+			}
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -262,7 +332,7 @@ func (q *Queue) call(t task) {
 		if q.turns != nil {
 			q.moments = append(q.moments, q.turns.Release())
 		}
-		q.change.Broadcast()
+		q.changed()
 	}()
 	ctx := q.ctx
 	if q.turns != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -76,13 +77,16 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 // Open makes the communicators of a world, by rank. Nothing decorates them.
 func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
 	o.Deadline, o.Turns = cmp.Or(p.Deadline, o.Deadline), p.Turns
+	if p.Turns != nil {
+		o.Watch = nil // who gives turns sees when nobody can take one
+	}
 	return p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
 }
 
 // Local trains cfg on text with all ranks of the plan as goroutines of this
 // process. cfg is validated, the text's name and hash are filled in. When a
-// rank fails all others end; the error is the first rank's to fail, and the
-// outcome holds what was recorded.
+// rank fails all others end; the error is the *Failure of the rank that the others
+// failed because of, and the outcome holds what was recorded.
 func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Outcome, error) {
 	cfg.Text, cfg.TextHash = text.Name, text.Hash()
 	if err := cfg.Validate(); err != nil {
@@ -100,7 +104,8 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	for r, be := range backends {
 		out.Logs[r] = &trace.Log{Header: train.Header(cfg, r, be.Name()), Keep: parts.Keep}
 	}
-	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline})
+	watch := comm.NewWatch(len(backends))
+	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline, Watch: watch})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +114,8 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	}
 	losses := make([][]float64, len(comms))
 	err = each(ctx, parts.Turns, comms, func(ctx context.Context, rank int) (err error) {
+		ctx = watch.Enter(ctx, rank)
+		defer watch.Leave(ctx)
 		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
 		return err
 	})
@@ -118,28 +125,26 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	return out, errors.Join(err, merr)
 }
 
-// each runs every rank on a goroutine and gives the first failure, which ends
-// the context of all.
+// each runs every rank on a goroutine and gives the failure that the others
+// follow from. The first one ends the context of all.
 func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var once sync.Once
-	var first error
+	var failed failures
 	rank := func(r int) {
 		defer comms[r].Close()
-		if err := run(ctx, r); err != nil {
-			once.Do(func() { first = fmt.Errorf("rank %d: %w", r, err) })
-			cancel(first)
+		if err := guard.Do(func() error { return run(ctx, r) }); err != nil {
+			cancel(failed.add(r, err))
 		}
 	}
 	if turns != nil {
 		turns.Run(len(comms), rank)
-		return first
+		return failed.cause()
 	}
 	var wg sync.WaitGroup
 	for r := range comms {
 		wg.Go(func() { rank(r) })
 	}
 	wg.Wait()
-	return first
+	return failed.cause()
 }

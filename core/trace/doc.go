@@ -140,6 +140,7 @@
 //	                            other
 //	          what released     a use of memory that was given up and not written since
 //	          what deadlock     no goroutine can go on
+//	          what failed       the rank ended in a panic or an error
 //	end      once: the run ended regularly
 //	         no other fields; step from -1
 //

@@ -149,6 +149,7 @@ func after() []Form {
 				{Unordered, "two uses of memory, one of which writes, of which neither comes before the other"},
 				{Released, "a use of memory that was given up and not written since"},
 				{Deadlock, "no goroutine can go on"},
+				{Failed, "the rank ended in a panic or an error"},
 			}},
 		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -55,7 +56,6 @@ type rank struct {
 
 // run builds the rank and takes all steps.
 func (r *rank) run(ctx context.Context, set *data.Set) error {
-	defer r.close()
 	if err := r.build(ctx, set); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.step(ctx, step); err != nil {
+		if err := r.guarded(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 		store, stop := r.hooks.Checkpoints.due(step, r.cfg.Steps)
@@ -186,6 +186,12 @@ func (r *rank) start(ctx context.Context) error {
 		return err
 	}
 	return r.agree(ctx, r.first-1)
+}
+
+// guarded is step, with a panic as its error.
+func (r *rank) guarded(ctx context.Context, step int) (err error) {
+	defer guard.Into(&err)
+	return r.step(ctx, step)
 }
 
 // step takes one optimizer step.

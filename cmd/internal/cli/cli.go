@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // The exit codes of every command.
@@ -77,7 +79,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 		ran = true
 		return inner(c, args)
 	}
-	err := cmd.ExecuteContext(ctx)
+	err := guard.Do(func() error { return cmd.ExecuteContext(ctx) }) // Go's own exit code after a panic is that of usage
 	if err == nil {
 		return *code
 	}

@@ -143,8 +143,11 @@ func TestDamagesAreSeenInFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := contract.Judge(ckpts.Contract(), []contract.Evidence{{Case: d.Name, Histories: map[contract.Role]*trace.History{contract.Test: h},
+			all, err := contract.Judge(t.Context(), ckpts.Contract(), []contract.Evidence{{Case: d.Name, Histories: map[contract.Role]*trace.History{contract.Test: h},
 				Clauses: []string{"C-CKPT-001.6", "C-CKPT-001.7"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
 			six, seven := all[5], all[6]
 			switch {
 			case d.File == "" && (six.Verdict() != contract.Held || seven.Verdict() != contract.Held):
