@@ -275,7 +275,7 @@ func TestHistoriesAreSavedAndJudgedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	made := toy.made.Load()
-	again, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, options())
+	again, err := JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	judge := func(expect int) *report.Report {
 		o := options()
 		o.ExpectRanks = expect
-		r, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, o)
+		r, err := JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{c}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +407,7 @@ func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
 		if err := l.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		return JudgeHistories(t.Context(), dir, []*suite.Suite{ddp.Suite()}, options())
+		return JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{ddp.Suite()}, options())
 	}
 	cfg.Model.Layers = 1 << 20
 	var wrong *OptionError

@@ -35,8 +35,6 @@ type Options struct {
 	// Histories is the directory that the runs' histories are saved below, as
 	// <contract>_<case>/<role>/<rank>.ndjson; empty saves none.
 	Histories string
-	// Also are directories that JudgeHistories judges the runs of besides.
-	Also []string
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int

@@ -36,7 +36,7 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		return cli.Usagef("format %s: several formats need --out DIR", strings.Join(o.formats, ","))
 	case given("out") && o.out == "":
 		return cli.Usagef("out: names no directory")
-	case given("history") && slices.Contains(o.histories, ""):
+	case given("history") && (len(o.histories) == 0 || slices.Contains(o.histories, "")):
 		return cli.Usagef("history: names no directory")
 	case given("data") && o.data == "":
 		return cli.Usagef("data: names no file")

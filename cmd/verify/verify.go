@@ -82,8 +82,6 @@ func (o *options) driver() (contracts.Options, error) {
 	opts.Environment.Command = o.command
 	if len(o.histories) == 0 {
 		opts.Environment.Backend = o.backend
-	} else {
-		opts.Also = o.histories[1:]
 	}
 	if strings.HasSuffix(o.config, ".json") {
 		own, err := cli.Preset(o.config)
@@ -102,7 +100,7 @@ func (o *options) driver() (contracts.Options, error) {
 func (o *options) judged(ctx context.Context, cs []*suite.Suite, opts contracts.Options) (*report.Report, error) {
 	switch {
 	case len(o.histories) > 0:
-		return contracts.JudgeHistories(ctx, o.histories[0], cs, opts)
+		return contracts.JudgeHistories(ctx, o.histories, cs, opts)
 	case o.selfTest:
 		return contracts.SelfTest(ctx, cs, opts)
 	case o.duration > 0:

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,7 +35,9 @@ type Pass struct {
 	Fresh bool
 
 	ctx    context.Context
-	calls  int // of Expect
+	calls  int               // of Expect
+	name   string            // of the evidence, where it is not the case's
+	doubts map[Role][]string // of histories
 	result Result
 }
 
@@ -114,7 +117,7 @@ func (p *Pass) Saw(n int) { p.result.Saw += n }
 // their steps, those of one step in the order in which they are reported: what
 // comes first in time is the cause, and later ones its consequences.
 func (p *Pass) Report(f Finding) {
-	f.Case = p.Case
+	f.Case = cmp.Or(p.name, p.Case)
 	r := &p.result
 	r.Total++
 	at := len(r.Findings)
@@ -145,6 +148,7 @@ func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 		p.Doubt("no history of the %s run", r)
 		return nil, false
 	}
+	p.result.Doubts = append(p.result.Doubts, p.doubts[r]...)
 	if m := h.Missing(); len(m) > 0 {
 		p.Doubt("%s run: no history of ranks %s of %d", r, trace.Spans(m), h.Header.World)
 	}
@@ -194,13 +198,25 @@ func (r *Result) Merge(o Result) {
 // Evidence is a case's histories, ready to be judged.
 type Evidence struct {
 	Case      string
+	In        string // tells it from other evidence of the case, in findings and doubts; may be empty
 	Histories map[Role]*trace.History
 	Clauses   []string // clauses it is evidence for; nil is all
-	Oracle    Oracle
-	Texts     Texts
+	// Doubts say why the history of a role proves little: they are those of the clauses
+	// that read it.
+	Doubts map[Role][]string
+	Oracle Oracle
+	Texts  Texts
 	// Fresh says that whoever judges made the runs, just now: what they were given
 	// by name has not become another since.
 	Fresh bool
+}
+
+// Name is the evidence's in findings and doubts.
+func (e *Evidence) Name() string {
+	if e.In == "" {
+		return e.Case
+	}
+	return e.Case + " in " + e.In
 }
 
 // Judge applies every clause of c to every piece of evidence: one result per
@@ -256,7 +272,7 @@ func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]R
 // check applies a clause to one piece of evidence. What it found before it panicked
 // stays.
 func check(ctx context.Context, cl *Clause, e Evidence) Result {
-	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
+	p := &Pass{Clause: cl, Case: e.Case, name: e.Name(), doubts: e.Doubts, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
 	err := guard.Do(func() error { cl.Check(p); return nil })
 	if caught := (*guard.Panic)(nil); errors.As(err, &caught) && caught.Value == any(stopped{}) {
 		return p.result // Judge has given it up
@@ -268,7 +284,7 @@ func check(ctx context.Context, cl *Clause, e Evidence) Result {
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.
 	if p.result.Saw < p.result.Expected {
-		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
+		p.Doubt("case %s: saw %d of %d", e.Name(), p.result.Saw, p.result.Expected)
 	}
 	return p.result
 }

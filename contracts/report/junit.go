@@ -62,6 +62,12 @@ func JUnit(w io.Writer, r *Report) error {
 		out.Errors += s.Errors
 		out.Suites = append(out.Suites, s)
 	}
+	if len(r.LeftOut) > 0 {
+		s := leftOut(r)
+		out.Tests += s.Tests
+		out.Errors += s.Errors
+		out.Suites = append(out.Suites, s)
+	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -72,6 +78,15 @@ func JUnit(w io.Writer, r *Report) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// leftOut is a suite of the recorded runs that nothing was made of.
+func leftOut(r *Report) junitSuite {
+	s := junitSuite{Name: "left out", Tests: len(r.LeftOut), Errors: len(r.LeftOut), Properties: properties(&r.Environment)}
+	for _, x := range r.LeftOut {
+		s.Cases = append(s.Cases, junitCase{Class: s.Name, Name: x, Error: &junitReason{Type: contract.Inconclusive.String(), Message: x}})
+	}
+	return s
 }
 
 func suite(c *Contract, e *Environment) junitSuite {

@@ -27,6 +27,9 @@ type Report struct {
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
+	// LeftOut names recorded runs that nothing was made of although they are there to
+	// be judged: with one of them nothing is held.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // Contract is the outcome of one contract: the worst of its clauses.
@@ -105,6 +108,15 @@ func (r *Report) settle() {
 		c.Verdict = worst(c.Clauses, func(cl Clause) contract.Verdict { return cl.Verdict })
 	}
 	r.Verdict = worst(r.Contracts, func(c Contract) contract.Verdict { return c.Verdict })
+	if len(r.LeftOut) > 0 {
+		r.Verdict = r.Verdict.Worse(contract.Inconclusive)
+	}
+}
+
+// LeaveOut names recorded runs that nothing was made of.
+func (r *Report) LeaveOut(runs ...string) {
+	r.LeftOut = append(r.LeftOut, runs...)
+	r.settle()
 }
 
 // worst is the worst verdict of parts; none are no evidence.
@@ -150,6 +162,7 @@ func distinct(in []string) []string {
 func (r *Report) Add(o *Report) {
 	r.Environment.Repetitions = max(1, r.Environment.Repetitions) + max(1, o.Environment.Repetitions)
 	r.Notes = distinct(append(r.Notes, o.Notes...))
+	r.LeftOut = distinct(append(r.LeftOut, o.LeftOut...))
 	for _, oc := range o.Contracts {
 		i := slices.IndexFunc(r.Contracts, func(c Contract) bool { return c.ID == oc.ID })
 		if i < 0 {

@@ -40,6 +40,9 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 		t.contract(&r.Contracts[i], r.SelfTest)
 	}
 	t.linef("")
+	for _, x := range r.LeftOut {
+		t.linef("left out: %s", x)
+	}
 	for _, n := range r.Notes {
 		t.linef("note: %s", n)
 	}
@@ -270,6 +273,8 @@ func (r *Report) next() string {
 		}
 	}
 	switch {
+	case len(r.LeftOut) > 0:
+		return "Next: take what is left out elsewhere, or judge it by what knows it; this is not a pass."
 	case r.Verdict != contract.Held:
 		return "Next: name a contract; verify --list shows them."
 	case r.SelfTest:

@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // Extension ends the name of a rank's history file.
@@ -169,45 +167,3 @@ func (l *lines) parse(line []byte, v any) error {
 
 // bareSchema is the format before Spec was one of several.
 const bareSchema = "lockstep/history/v1"
-
-// Load reads all histories below dir: the files of one directory are one run.
-// The result is sorted by directory.
-func Load(dir string) ([]*History, error) {
-	logs := map[string][]*Log{}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, Extension) {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		l, err := Read(f, path)
-		if err != nil {
-			return err
-		}
-		logs[filepath.Dir(path)] = append(logs[filepath.Dir(path)], l)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(logs) == 0 {
-		return nil, fmt.Errorf("%s: no history (*%s) in it", dir, Extension)
-	}
-	var dirs []string
-	for d := range logs {
-		dirs = append(dirs, d)
-	}
-	slices.Sort(dirs)
-	var out []*History
-	for _, d := range dirs {
-		h, err := Merge(logs[d])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d, err)
-		}
-		out = append(out, h)
-	}
-	return out, nil
-}

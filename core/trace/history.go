@@ -86,6 +86,8 @@ type History struct {
 	Ranks  map[int][]Event
 	// Origins has the ranks' own; one without any has the header's.
 	Origins map[int]Origin
+	// Dir is the directory that Load found it in; empty where it was not read.
+	Dir string
 }
 
 // Merge joins the logs of one run. It refuses two logs of one rank, ranks
