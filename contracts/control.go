@@ -46,7 +46,10 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 	if want.Config == nil {
 		sized, err := compare.Sized(t.history, *t.config)
 		cfg := controlOf(c, sized)
-		want, unlike = suite.Run{Config: &cfg}, err
+		if want, unlike = (suite.Run{Config: &cfg}), err; err == nil {
+			want.Do, unlike = goingOn(t.history, cfg)
+			of = t.dir()
+		}
 	}
 	compared, err := j.controls(ctx, c, rc, want, of, unlike)
 	if err != nil || t.contract == c.ID {

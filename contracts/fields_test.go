@@ -130,7 +130,7 @@ func (w *witness) notices(t *testing.T, h *trace.History) string {
 	for _, c := range w.contracts {
 		e := contract.Evidence{Case: "fields", Oracle: w.oracle, Texts: w.texts,
 			Histories: map[contract.Role]*trace.History{contract.Test: h, contract.Control: w.controls[c.ID]}}
-		results, err := judge(c.Contract, []contract.Evidence{e})
+		results, err := judge(t.Context(), c.Contract, []contract.Evidence{e})
 		if err != nil {
 			t.Fatal(err)
 		}

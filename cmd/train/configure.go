@@ -31,7 +31,7 @@ func (o *options) configure(flags *pflag.FlagSet) (spec.Config, data.Text, error
 		return fail(err)
 	}
 	if o.history != "" {
-		c.Evidence, o.left = evidence(c)
+		c.Evidence, o.left = evidence(c, o.resume != "")
 	}
 	_, err = c.Set(text)
 	return c, text, cli.AsUsage(err)

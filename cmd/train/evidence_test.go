@@ -88,7 +88,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, left := evidence(cfg)
+		e, left := evidence(cfg, false)
 		if e.Taps != c.taps || e.Capture != c.capture || !e.Digests || !e.Workers {
 			t.Errorf("%s of %d steps: %+v", c.plan, c.steps, e)
 		}

@@ -41,7 +41,7 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 	replicas := Replicas(r)
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for i, m := range replicas {
 			p.Expect(len(params) * (1 + len(r.State())))
 			s, ok := Captured(r, m, step)

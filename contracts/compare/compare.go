@@ -19,8 +19,8 @@ type Comparison struct {
 	// Held says who holds what of each parameter of the test run.
 	Held map[string][]evidence.Holding
 	// Same is whether the plan promises the control's bits. Where it does not, the
-	// runs part when the first sums over workers do: then Equal is the number of
-	// steps whose activations, and whose workers' gradients, must still be equal.
+	// runs part when the first sums over workers do: then Equal is the step
+	// before which activations and workers' gradients must still be equal.
 	Same  bool
 	Equal int
 
@@ -32,21 +32,29 @@ type Comparison struct {
 // rank. The pass doubts and ok is false where one is missing, they are of
 // different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
-	test, ok := evidence.Read(p, contract.Test)
-	return open(p, test, ok)
+	return open(p, started)
 }
 
-// OpenResumed is Open for a test run that may go on from a checkpoint.
+// OpenResumed is Open for a test run that goes on where its control never stopped.
 func OpenResumed(p *contract.Pass) (c *Comparison, ok bool) {
-	test, ok := evidence.ReadResumed(p, contract.Test)
-	return open(p, test, ok)
+	return open(p, func(*Comparison) error { return nil })
 }
 
-func open(p *contract.Pass, test *evidence.Run, ok bool) (*Comparison, bool) {
+// started refuses a control that does not start where the test run does: with the
+// state that was loaded, where that goes on from a checkpoint.
+func started(c *Comparison) error {
+	if c.Test.First != c.Control.First {
+		return fmt.Errorf("the run begins with step %d, the control with step %d: they have no state in common", c.Test.First, c.Control.First)
+	}
+	return nil
+}
+
+func open(p *contract.Pass, start func(*Comparison) error) (*Comparison, bool) {
+	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}
-	return With(p, test, func(c *Comparison) error {
+	return with(p, test, start, func(c *Comparison) error {
 		if err := unsplit(c); err != nil || c.Same {
 			return err
 		}
@@ -58,6 +66,10 @@ func open(p *contract.Pass, test *evidence.Run, ok bool) (*Comparison, bool) {
 // where it is missing, of another task, or fits says why it is not what the clause
 // compares with.
 func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c *Comparison, ok bool) {
+	return with(p, test, started, fits)
+}
+
+func with(p *contract.Pass, test *evidence.Run, start, fits func(*Comparison) error) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
 		return nil, false
@@ -67,11 +79,13 @@ func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c
 	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
 		c.Same, c.Equal = true, test.Steps
 	case test.Config.Plan.CanonicalActivations():
-		c.Equal = 1
+		c.Equal = test.First + 1
 	}
 	err := evidence.SameTask(test, control)
-	if err == nil {
-		err = fits(c)
+	for _, check := range []func(*Comparison) error{start, fits} {
+		if err == nil {
+			err = check(c)
+		}
 	}
 	if err != nil {
 		p.Doubt("%v", err)
@@ -107,7 +121,7 @@ func single(c *Comparison) error {
 // the step. names selects from the gradient sources, of which a tied head is one;
 // nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {
-	for step := range c.Equal {
+	for step := c.Test.First; step < c.Equal; step++ {
 		for w := range c.Test.Graded() {
 			c.tensors(evidence.Named(c.Test.Sources, names), step, trace.WorkerGrad, w)
 		}
@@ -123,8 +137,8 @@ func (c *Comparison) Gradients(names func(string) bool) {
 // States compares the named parameters' weights and moments before the first step
 // and after every one after which they must be equal.
 func (c *Comparison) States(names func(string) bool) {
-	c.State(-1, names)
-	for step := range c.Test.Steps {
+	c.State(c.Test.First-1, names)
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		if c.Same {
 			c.State(step, names)
 		}
@@ -256,7 +270,7 @@ func (d *difference) report(rank int, got, want trace.Event, message string) {
 // on selects (nil: all): those that the plan promises. The learning rate and the
 // number of steps are no sums, so every plan promises them.
 func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
-	for step := range c.Test.Steps {
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		for _, what := range whats {
 			if !c.Same && what != trace.LR && what != trace.Counter {
 				continue

@@ -62,7 +62,8 @@ func Sized(h *trace.History, cfg spec.Config) (spec.Config, error) {
 	if err := evidence.Repeatable(h, cfg); err != nil {
 		return cfg, err
 	}
-	cfg.Steps = max(1, evidence.StepsOf(h, cfg, 0))
+	first, _ := evidence.Resumed(h)
+	cfg.Steps = max(first+1, evidence.StepsOf(h, cfg, first))
 	return cfg, nil
 }
 

@@ -25,7 +25,7 @@ const contents = "C-DATA-001.3"
 // time ago is another now. A run made just now was given other bytes than there
 // are, which the clause about those reports.
 func opened(check func(*source)) func(*contract.Pass) {
-	return evidence.WithResumed(func(p *contract.Pass, r *evidence.Run) {
+	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
 		c := r.Config
 		if n := c.Sequences * c.Model.SeqLen; n > maxTokens {
 			p.Doubt("a step of %d sequences of %d tokens: of at most %d tokens can the text be read again", c.Sequences, c.Model.SeqLen, maxTokens)

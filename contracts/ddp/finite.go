@@ -39,9 +39,9 @@ func recorded(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	for _, what := range r.State() {
-		see(-1, what, r.Params, 0)
+		see(r.First-1, what, r.Params, 0)
 	}
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, what := range append(r.State(), trace.Grad) {
 			see(step, what, r.Params, 0)
 		}

@@ -34,6 +34,9 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 			all[c].add(p, c, e)
 		}
 		for step := -1; step < r.Steps; step++ {
+			if step >= 0 && step < r.First || step < 0 && r.First > 0 {
+				continue // what is loaded need not be broadcast
+			}
 			for group, n := range least(r, rank, step) {
 				p.Count(n, found[place{step, group}])
 			}

@@ -15,7 +15,7 @@ import (
 // update changes, in every step and over the run.
 func progressed(p *contract.Pass, c *compare.Comparison) {
 	if c.Test.Exact() {
-		for step := range c.Test.Steps {
+		for step := c.Test.First; step < c.Test.Steps; step++ {
 			for _, t := range c.Test.Params {
 				changed(p, c, step, t)
 			}
@@ -31,7 +31,7 @@ func progressed(p *contract.Pass, c *compare.Comparison) {
 			continue
 		}
 		replicas := bounded.Replicas(r)
-		for step := range r.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			for _, m := range replicas {
 				moved(p, r, m, step)
 			}

@@ -75,7 +75,7 @@ func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 			steps[e.Step] = true
 		}
 	}
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, o := range operations {
 			want, ops := len(o.elements), found[key{step, o.label}]
 			p.Count(want, len(ops))
@@ -132,7 +132,7 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	holders := r.Holders()
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, unit := range slices.Sorted(maps.Keys(holders)) {
 			at := map[int][]int{} // holders by data-parallel rank
 			for _, rank := range holders[unit] {
@@ -199,7 +199,7 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 		}
 	}
 	want := blockReductions(r, rank, len(walk)) - 1
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		if p.Found(passes[step] > 0 && issued[step] > want) && early[step] < want {
 			p.At(rank, step).Report(early[step], fmt.Sprintf("at least %d", want),
 				"rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)

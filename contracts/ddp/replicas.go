@@ -14,7 +14,7 @@ import (
 
 // initial is clause 1: replicas start bit-equal.
 func initial(p *contract.Pass, r *evidence.Run) {
-	equalReplicas(p, r, -1, r.Held())
+	equalReplicas(p, r, r.First-1, r.Held())
 }
 
 // updated is clause 2: after every step replicas are bit-equal, and no two
@@ -22,7 +22,7 @@ func initial(p *contract.Pass, r *evidence.Run) {
 func updated(p *contract.Pass, r *evidence.Run) {
 	apart(p, r)
 	held := r.Held()
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		equalReplicas(p, r, step, held)
 		counters(p, r, step)
 	}

@@ -48,11 +48,11 @@ func least(r *evidence.Run) int {
 	held, n := r.Held(), 0
 	for _, t := range r.Params {
 		for _, what := range r.State() {
-			n += (1 + r.Steps) * r.Records(held[t.Name], what)
+			n += (1 + r.Len()) * r.Records(held[t.Name], what)
 		}
-		n += r.Steps * r.Records(held[t.Name], trace.Grad)
+		n += r.Len() * r.Records(held[t.Name], trace.Grad)
 	}
-	return n + r.Steps*r.Header.World/r.Config.Plan.PP
+	return n + r.Len()*r.Header.World/r.Config.Plan.PP
 }
 
 // difference is a finding and when in its step it arose.
@@ -126,13 +126,13 @@ func other(p *contract.Pass, a, b *evidence.Run) {
 		if strings.HasSuffix(t.Name, "norm.weight") {
 			continue // 1 whatever the seed
 		}
-		x, ok1 := a.Logical(-1, trace.Weight, t.Name, 0)
-		y, ok2 := b.Logical(-1, trace.Weight, t.Name, 0)
+		x, ok1 := a.Logical(a.First-1, trace.Weight, t.Name, 0)
+		y, ok2 := b.Logical(b.First-1, trace.Weight, t.Name, 0)
 		if p.Found(ok1 && ok2) && *x.Digest == *y.Digest {
 			p.At(-1, -1).Of(t.Name).Report(nil, nil, "initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
-	for step := range a.Steps {
+	for step := a.First; step < a.Steps; step++ {
 		if x, y, ok := fingerprints(p, a, b, step); ok && x == y {
 			p.At(-1, step).Report(y, nil, "the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
@@ -171,7 +171,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 	if r.Config.Steps > len(g.Steps) {
 		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
 	}
-	for step := range min(r.Steps, len(g.Steps)) {
+	for step := r.First; step < min(r.Steps, len(g.Steps)); step++ {
 		at := p.At(-1, step)
 		coef, ok := r.Scalar(0, step, trace.Coef)
 		contract.Compare(at, ok, coef.Value < 1, slices.Contains(g.Clipped, step),
@@ -222,7 +222,7 @@ func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
 		p.Doubt("%s run: %v", role, err)
 		return
 	}
-	for step := range a.Steps {
+	for step := a.First; step < a.Steps; step++ {
 		if x, y, ok := fingerprints(p, a, b, step); ok && x != y {
 			p.At(-1, step).Of(first(a, b, step)).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
 			return

@@ -65,8 +65,8 @@ func within(h *trace.History, cfg spec.Config, little, per float64) error {
 	}
 	// Every unit of every rank in every micro-batch of a step, and every sequence.
 	p := cfg.Plan
-	first := resumed(h)
-	steps := float64(max(StepsOf(h, cfg, 0), StepsOf(h, cfg, first)-first) + 1)
+	first, _ := Resumed(h)
+	steps := float64(StepsOf(h, cfg, first) - first + 1)
 	units := float64(p.World()) / float64(max(1, p.PP)) * float64(cfg.Model.Layers+3)
 	implied := steps * (units*float64(1+p.MicroBatches) + float64(cfg.Sequences))
 	if implied > little+per*recorded {
@@ -76,15 +76,16 @@ func within(h *trace.History, cfg spec.Config, little, per float64) error {
 	return nil
 }
 
-// resumed is the first step that a rank of the run goes on at; 0 where none says so.
-func resumed(h *trace.History) int {
-	first := -1
+// Resumed is the first step that a rank of the run goes on at, and how many optimizer
+// steps it says were taken by then; 0 where none says so.
+func Resumed(h *trace.History) (first, taken int) {
+	found := false
 	for e := range h.All {
-		if e.Kind == trace.KindResume && (first < 0 || e.Step < first) {
-			first = e.Step
+		if e.Kind == trace.KindResume && (!found || e.Step < first) {
+			first, taken, found = e.Step, int(e.Count), true
 		}
 	}
-	return max(0, first)
+	return first, taken
 }
 
 // owe adds to a pass, for each step of the claim from first on that is not gone

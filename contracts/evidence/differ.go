@@ -94,15 +94,6 @@ func With(check func(*contract.Pass, *Run)) func(*contract.Pass) {
 	}
 }
 
-// WithResumed is With for a run that may go on from a checkpoint.
-func WithResumed(check func(*contract.Pass, *Run)) func(*contract.Pass) {
-	return func(p *contract.Pass) {
-		if r, ok := ReadResumed(p, contract.Test); ok {
-			check(p, r)
-		}
-	}
-}
-
 // WithBoth is With for a check of the test run and that of another role.
 func WithBoth(role contract.Role, check func(p *contract.Pass, test, other *Run)) func(*contract.Pass) {
 	return With(func(p *contract.Pass, test *Run) {

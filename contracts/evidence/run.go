@@ -35,8 +35,9 @@ type Run struct {
 	Config spec.Config
 	// Clauses go through the configured steps from First to before Steps, up to the
 	// last of which anything is recorded (StepsOf); what lacks Read counts and doubts.
-	// First is 0 but where a run that goes on from a checkpoint is read as such.
-	First, Steps int
+	// First is 0 but where the run goes on from a checkpoint, whose state the digests of
+	// the step before First are; Taken is how many optimizer steps were taken by then.
+	First, Taken, Steps int
 	// Params are the parameters in layout order; Sources those whose gradient
 	// every logical worker computes: a tied head is a source beside the
 	// embedding.
@@ -63,13 +64,8 @@ type about struct {
 // Read indexes the history of a role. Where it is missing, or its spec is not
 // one of training, the pass doubts and ok is false. Of a run that is Idle the pass
 // doubts: nothing that two such runs make true is held.
-func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) { return read(p, role, false) }
-
-// ReadResumed is Read of a run that may go on from a checkpoint: it owes nothing of
-// the steps before.
-func ReadResumed(p *contract.Pass, role contract.Role) (r *Run, ok bool) { return read(p, role, true) }
-
-func read(p *contract.Pass, role contract.Role, goesOn bool) (r *Run, ok bool) {
+// One that goes on from a checkpoint owes nothing of the steps before.
+func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	h, ok := p.History(role)
 	if !ok {
 		return nil, false
@@ -78,10 +74,6 @@ func read(p *contract.Pass, role contract.Role, goesOn bool) (r *Run, ok bool) {
 	if err != nil {
 		p.Doubt("%s run: %v", role, err)
 		return nil, false
-	}
-	if goesOn {
-		r.First = resumed(h)
-		r.Steps = StepsOf(h, r.Config, r.First)
 	}
 	r.owe(p, role)
 	if idle := r.Idle(); idle != "" {
@@ -102,7 +94,8 @@ func New(h *trace.History) (*Run, error) {
 	if err := Bounded(h, cfg); err != nil {
 		return nil, err
 	}
-	r := &Run{History: h, Config: cfg, Steps: StepsOf(h, cfg, 0), Workers: cfg.Plan.Workers(cfg.Model)}
+	first, taken := Resumed(h)
+	r := &Run{History: h, Config: cfg, First: first, Taken: taken, Steps: StepsOf(h, cfg, first), Workers: cfg.Plan.Workers(cfg.Model)}
 	r.owners = make([]int, r.Workers)
 	for rank := range max(1, cfg.Plan.DP) {
 		for _, w := range cfg.Plan.RankWorkers(cfg.Model, rank) {
@@ -216,6 +209,9 @@ func (r *Run) In(step, rank int, kind trace.Kind) iter.Seq[trace.Event] {
 		}
 	}
 }
+
+// Len is the number of steps that clauses go through.
+func (r *Run) Len() int { return r.Steps - r.First }
 
 // Moments names the optimizer state per element: m and v of AdamW, the momentum
 // of SGD.

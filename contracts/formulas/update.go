@@ -19,8 +19,8 @@ type taken struct {
 // gradient has elements missing is not judged. The pass doubts, and ends, at one
 // whose gradient is not finite.
 func (s *subject) each(expect int, judge func(taken)) {
-	before := 0
-	for step := range s.run.Steps {
+	before := s.run.Taken
+	for step := s.run.First; step < s.run.Steps; step++ {
 		s.Expect(expect)
 		grads, ok := s.all(step, trace.Grad)
 		if !ok {

@@ -12,7 +12,7 @@ import (
 
 // agreed is clause 1: one norm and one coefficient on all ranks.
 func agreed(p *contract.Pass, r *evidence.Run) {
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		var first []trace.Event // norm and coefficient of the first rank that recorded them
 		for rank := range r.Header.World {
 			p.Expect(2)
@@ -51,7 +51,7 @@ func coefficient(norm trace.Float, clip float64) trace.Float {
 
 // measured is clause 2: the norm is that of the whole gradient.
 func measured(p *contract.Pass, r, control *evidence.Run) {
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		if finite, known := finite(r, step); known && !finite {
 			continue // of no norm
 		}

@@ -18,8 +18,8 @@ func applied(p *contract.Pass, test, control *evidence.Run) {
 		p.Doubt("the control run did not record its elements")
 		return
 	}
-	o, params, taken := optimizer(control), parameters(control), 0
-	for step := range control.Steps {
+	o, params, taken := optimizer(control), parameters(control), control.Taken
+	for step := control.First; step < control.Steps; step++ {
 		steps, known := finite(control, step)
 		if !p.Found(known) {
 			return

@@ -14,7 +14,7 @@ import (
 // moves all.
 func decided(p *contract.Pass, r *evidence.Run) {
 	held := r.Held()
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		steps, known := finite(r, step)
 		if !p.Found(known) {
 			continue
@@ -46,8 +46,8 @@ func decided(p *contract.Pass, r *evidence.Run) {
 
 // counter is how many steps a rank says to have taken after a step.
 func counter(r *evidence.Run, rank, step int) (int, bool) {
-	if step < 0 {
-		return 0, true
+	if step < r.First {
+		return r.Taken, true
 	}
 	e, ok := r.Scalar(rank, step, trace.Counter)
 	return int(e.Value), ok
@@ -90,8 +90,8 @@ func resumed(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	taken, captured := 0, c.Control.Config.Evidence.Capture
-	for step := range c.Test.Steps {
+	taken, captured := c.Test.Taken, c.Control.Config.Evidence.Capture
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		c.State(step, nil)
 		steps, known := finite(c.Test, step)
 		if !p.Found(known) {
@@ -156,7 +156,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 // is nothing to be named, and nowhere to look.
 func named(p *contract.Pass, test, control *evidence.Run) {
 	held, want, got := test.Held(), producers(control), producers(test)
-	for step := range test.Steps {
+	for step := test.First; step < test.Steps; step++ {
 		steps, known := finite(control, step)
 		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
 			producer(p, test, held, step, want[step], got[step])

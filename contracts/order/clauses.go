@@ -43,11 +43,11 @@ func least(r *evidence.Run) int {
 	held, n := r.Held(), 0
 	for _, t := range r.Params {
 		for _, what := range r.State() {
-			n += (1 + r.Steps) * r.Records(held[t.Name], what)
+			n += (1 + r.Len()) * r.Records(held[t.Name], what)
 		}
-		n += r.Steps * r.Records(held[t.Name], trace.Grad)
+		n += r.Len() * r.Records(held[t.Name], trace.Grad)
 	}
-	return n + r.Steps*r.Header.World/r.Config.Plan.PP
+	return n + r.Len()*r.Header.World/r.Config.Plan.PP
 }
 
 // results are the events of a rank that hold numbers.

@@ -79,7 +79,7 @@ func onStage(p *contract.Pass, k evidence.Phase, owner int, ranks []int, others 
 // last stage has a copy of a tied embedding, as its head.
 func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name string) {
 	holds := func(rank int) bool {
-		_, ok := r.Digest(rank, -1, trace.Weight, name, 0)
+		_, ok := r.Digest(rank, r.First-1, trace.Weight, name, 0)
 		return ok
 	}
 	stages := map[int]bool{} // of the plan: whether a holder recorded the weights
@@ -92,7 +92,7 @@ func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name st
 	for rank := range r.Header.World {
 		stage := r.At(rank).PP
 		if _, planned := stages[stage]; !planned && holds(rank) {
-			p.At(rank, -1).Of(name).Report(nil, nil, "rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)
+			p.At(rank, r.First-1).Of(name).Report(nil, nil, "rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)
 		}
 	}
 }

@@ -18,8 +18,8 @@ func tied(p *contract.Pass, c *compare.Comparison) {
 		untied(p, c.Test, moved)
 		return
 	}
-	equalCopies(p, c, -1)
-	for step := range c.Test.Steps {
+	equalCopies(p, c, c.Test.First-1)
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		equalCopies(p, c, step)
 		for _, ranks := range c.Test.Along(names.PP) {
 			first, last := ranks[0], ranks[len(ranks)-1]
@@ -110,7 +110,7 @@ func equalCopies(p *contract.Pass, c *compare.Comparison, step int) {
 // untied checks that nothing is exchanged where nothing is shared.
 func untied(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64) {
 	for rank := range r.Header.World {
-		for step := range r.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			p.Found(ended(r, rank, step))
 		}
 	}

@@ -101,7 +101,7 @@ func (m *match) backward() {
 // compare judges taps of every micro-batch, in the steps in which they must be
 // equal.
 func (m *match) compare(units []tapped) {
-	for step := range m.Equal {
+	for step := m.Test.First; step < m.Equal; step++ {
 		for w := range m.Test.Workers {
 			for place := range m.Test.PerWorker() {
 				for _, u := range units {

@@ -151,7 +151,7 @@ func bytes(p *contract.Pass, r *evidence.Run, group []int) {
 		layers += part.Layers.Len()
 	}
 	rows := tokens(r, first)
-	p.Expect(r.Steps * r.Config.Plan.MicroBatches)
+	p.Expect(r.Len() * r.Config.Plan.MicroBatches)
 	for _, k := range slices.SortedFunc(maps.Keys(rows), evidence.MicroBatch.Compare) {
 		if !missing[k] {
 			p.Saw(1)

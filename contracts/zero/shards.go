@@ -17,7 +17,7 @@ import (
 func sharded(p *contract.Pass, r *evidence.Run) {
 	held := holdingsOf(r)
 	for _, x := range firsts(r) {
-		for step := -1; step < r.Steps; step++ {
+		for step := r.First - 1; step < r.Steps; step++ {
 			for _, what := range shardedState(r, step) {
 				for _, c := range x.cuts {
 					checkCut(p, r, held, x, c, step, what)

@@ -18,7 +18,7 @@ func full(p *contract.Pass, r *evidence.Run) {
 	if !ok {
 		return
 	}
-	for step := range r.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		if step < c.Equal {
 			workers(p, c, step)
 		}
@@ -49,7 +49,7 @@ func states(p *contract.Pass, c *compare.Comparison) {
 		bounded.Judge(p, c.Test, nil)
 		return
 	}
-	for step := range c.Test.Steps {
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		state(p, c, step)
 	}
 }

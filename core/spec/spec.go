@@ -51,6 +51,9 @@ type Evidence struct {
 	// Taps records digests of activations and of their gradients, per block and
 	// micro-batch.
 	Taps bool `json:"taps,omitempty"`
+	// Start attaches the elements to the digests of the state that a run goes on from a
+	// checkpoint with, once: what it makes of that state can then be made again.
+	Start bool `json:"start,omitempty"`
 	// KeepGoing records a difference between replicas and goes on; otherwise the
 	// first one is an error on all ranks.
 	KeepGoing bool `json:"keep_going,omitempty"`

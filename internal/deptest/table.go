@@ -69,7 +69,7 @@ func Table() []Row {
 		{[]string{"contracts/report"}, []string{"kernels", "core/trace", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,spec,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{drill,names,plan,spec,trace}", "contracts/contract"}},
-		{[]string{"contracts"}, []string{"internal/guard", "core/{data,launch,names,plan,spec,trace}", "golden", "contracts/{compare,contract,fault,independent,report,suite}",
+		{[]string{"contracts"}, []string{"internal/guard", "kernels", "core/{checkpoint,data,launch,names,plan,spec,trace}", "golden", "contracts/{compare,contract,fault,independent,report,suite}",
 			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,order,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
