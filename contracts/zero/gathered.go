@@ -34,7 +34,7 @@ func gathered(p *contract.Pass, r *evidence.Run) {
 func (x *part) published(p *contract.Pass, r *evidence.Run, q *model.Param, step int) {
 	got, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
 	want, has := r.Digest(x.group[0], step, trace.Weight, q.Name, 0)
-	if step >= 0 {
+	if step >= r.First {
 		want, has = total(r, x.group, step, trace.Updated, q.Name, 0)
 		has = has && want.Count == int64(q.Len())
 	}
@@ -144,7 +144,7 @@ func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
 			f.alias[model.HeadUnit] = model.EmbedUnit
 		}
 	}
-	p.Expect(r.Steps) // ends of steps
+	p.Expect(r.Len()) // ends of steps
 	for _, e := range r.Ranks[rank] {
 		switch e.Kind {
 		case trace.KindGather:

@@ -30,7 +30,7 @@ func sharded(p *contract.Pass, r *evidence.Run) {
 // shardedState names what is sharded at the end of a step.
 func shardedState(r *evidence.Run, step int) []string {
 	out := r.Moments()
-	if step >= 0 {
+	if step >= r.First {
 		out = append(out, trace.Grad)
 	}
 	if r.Config.Plan.Zero == 3 {
