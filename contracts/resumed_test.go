@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -84,6 +85,42 @@ func TestResumedRunsAreJudgedFromWhereTheyGoOn(t *testing.T) {
 				t.Errorf("it is not said what lacks: %q", r.Notes)
 			}
 		})
+	}
+}
+
+// TestOneClauseSpeaksOfNaN: a run whose weights become NaN violates the clause that
+// says so and no other, however it was cut; no clause that compares is held by it.
+func TestOneClauseSpeaksOfNaN(t *testing.T) {
+	for _, plan := range []string{"dp=2", "dp=2,zero=3", "dp=2,tp=2,pp=2", "tp=2", "pp=2"} {
+		cfg := on(t, "nano", plan, false)
+		cfg.Model.SeqLen, cfg.Steps, cfg.Optimizer.LR, cfg.Optimizer.Clip, cfg.Optimizer.Warmup = 3, 4, 1e6, 0, 0
+		cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
+		out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := out.History.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		lost, bad := false, 0
+		for e := range out.History.All {
+			lost = lost || e.Kind == trace.KindDigest && e.What == trace.Grad && e.Digest.NonFinite > 0
+		}
+		r := judged(t, All(), dir)
+		for _, c := range r.Contracts {
+			for _, cl := range c.Clauses {
+				if cl.Verdict == contract.Violated {
+					bad++
+				}
+				if cl.Verdict == contract.Violated && cl.ID != "C-DDP-001.7" {
+					t.Errorf("%s: %s is violated: %v", plan, cl.ID, cl.Findings[0])
+				}
+			}
+		}
+		if replicas := cfg.Plan.DP > 1; !lost || r.Verdict == contract.Held || (bad == 1) != replicas {
+			t.Errorf("%s: %s, %d clauses violated; some gradient is not finite: %v", plan, r.Verdict, bad, lost)
+		}
 	}
 }
 

@@ -190,6 +190,7 @@ func (c *Comparison) tensor(step int, what, name string, worker int) {
 	if what == trace.WorkerGrad {
 		d.title = fmt.Sprintf("gradient of logical worker %d", worker)
 	}
+	evidence.Lost(c.p, step, what, want)
 	groups := evidence.BySlice(copies)
 	if !agree(groups, want) {
 		d.locate(groups, want, len(copies) >= n)

@@ -38,9 +38,9 @@ func (a At) Report(got, want any, format string, args ...any) {
 }
 
 // Compare expects one piece of evidence, found if ok: got, which must be want.
-// The message is of a finding. NaN differs from NaN.
+// The message is of a finding. NaN is NaN.
 func Compare[T comparable](a At, ok bool, got, want T, format string, args ...any) {
-	if a.Pass.Found(ok) && got != want {
+	if a.Pass.Found(ok) && got != want && (got == got || want == want) {
 		a.Report(got, want, format, args...)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -134,6 +135,11 @@ func (p *Pass) Report(f Finding) {
 // unless it is violated.
 func (p *Pass) Doubt(format string, args ...any) {
 	p.result.Doubts = append(p.result.Doubts, fmt.Sprintf(format, args...))
+}
+
+// Doubtful reports whether some doubt begins so.
+func (p *Pass) Doubtful(begins string) bool {
+	return slices.ContainsFunc(p.result.Doubts, func(d string) bool { return strings.HasPrefix(d, begins) })
 }
 
 // Ratio records an observed / bound of a bounded comparison.

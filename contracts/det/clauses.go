@@ -89,7 +89,7 @@ func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.
 		case !alignable(x, y):
 			d.Finding = at.Finding(nil, nil,
 				"rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
-		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
+		case x.Kind == trace.KindScalar && !evidence.SameScalar(x, y):
 			d.Finding = at.Finding(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
 		case x.Kind != trace.KindScalar && x.Kind != trace.KindSkip && !evidence.Same(x, y):
 			d.Finding = b.Fill(at.Finding(nil, nil, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What), y, x)

@@ -13,8 +13,7 @@ import (
 
 // Dissent finds the copies that differ from the others: the reference is the
 // value that most ranks hold (of equally many, the one that the lowest rank
-// holds), and out lists the other ranks, ascending. A copy with elements that
-// are not finite always dissents. The events are by rank.
+// holds), and out lists the other ranks, ascending. The events are by rank.
 func Dissent(copies map[int]trace.Event) (ref int, out []int) {
 	ranks := slices.Sorted(maps.Keys(copies))
 	votes := -1
@@ -123,10 +122,15 @@ func ReportElement(at contract.At, i int, got, want []float32, format string, ar
 	at.Pass.Report(element(at.Finding(nil, nil, format, args...), i, got, want))
 }
 
+// SameScalar reports whether two scalars have the same bits, or are both NaN.
+func SameScalar(a, b trace.Event) bool {
+	return a.Value == b.Value && a.Bits == b.Bits || a.Value != a.Value && b.Value != b.Value
+}
+
 // CompareScalar expects one piece of evidence, found if ok: a scalar, which must
-// have the bits of want. NaN differs from NaN.
+// have the bits of want, or be NaN as it is.
 func CompareScalar(at contract.At, ok bool, got, want trace.Event, format string, args ...any) {
-	if at.Pass.Found(ok) && (got.Value != want.Value || got.Bits != want.Bits) {
+	if at.Pass.Found(ok) && !SameScalar(got, want) {
 		at.Report(float64(got.Value), float64(want.Value), format, args...)
 	}
 }

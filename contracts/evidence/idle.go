@@ -29,7 +29,7 @@ func (r *Run) Idle() string {
 				if !ok1 || !ok2 {
 					continue
 				}
-				moved = !Same(a, b)
+				moved = !Same(a, b) || !Finite(b)
 				pairs++
 			}
 			if step < 0 && !moved && r.pulled(held[t.Name], s) {

@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestWith(t *testing.T) {
 }
 
 // Digests and scalars are one piece of evidence each, seen only where there is
-// one, and what is not finite is equal to nothing.
+// one, and NaN is NaN: nothing is printed as got that is also wanted.
 func TestCompare(t *testing.T) {
 	digest := func(a uint64, lost uint64) trace.Event {
 		return trace.Event{Count: 1, Digest: &kernels.Digest{A: a, NonFinite: lost}}
@@ -70,7 +71,10 @@ func TestCompare(t *testing.T) {
 		r.Compare(at, false, digest(1, 0), digest(2, 0), "not recorded")
 		r.Compare(at, true, digest(1, 0), digest(1, 0), "equal")
 		r.Compare(at, true, digest(1, 0), digest(2, 0), "rank %d", 0)
-		r.Compare(at, true, digest(1, 1), digest(1, 1), "not finite")
+		r.Compare(at, true, digest(1, 1), digest(1, 1), "equal, not finite")
+		r.Compare(at, true, digest(1, 1), digest(1, 0), "not finite")
+		nan := trace.Event{Value: trace.Float(math.NaN())}
+		evidence.CompareScalar(at, true, nan, nan, "equal, NaN")
 		evidence.CompareScalar(at, false, trace.Event{Value: 1}, trace.Event{}, "not recorded")
 		evidence.CompareScalar(at, true, trace.Event{Value: 1, Bits: 2}, trace.Event{Value: 1, Bits: 2}, "equal")
 		evidence.CompareScalar(at, true, trace.Event{Value: 1}, trace.Event{Value: 2}, "value")
@@ -91,7 +95,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("element: %+v", f)
 	}
 	if r.Expected != 8 || r.Saw != 6 {
-		t.Errorf("saw %d of %d, want 6 of 8", r.Saw, r.Expected)
+		t.Errorf("saw %d of %d, want 8 of 10", r.Saw, r.Expected)
 	}
 }
 

@@ -274,11 +274,22 @@ func SameTask(a, b *Run) error {
 	return nil
 }
 
-// Same reports whether two digests are of equally many elements with equal
-// bits. Elements that are not finite are never equal.
+// Same reports whether two digests are of equally many elements with equal bits;
+// every NaN has those of every other.
 func Same(a, b trace.Event) bool {
-	return a.Digest != nil && b.Digest != nil && *a.Digest == *b.Digest && a.Count == b.Count && Finite(a)
+	return a.Digest != nil && b.Digest != nil && *a.Digest == *b.Digest && a.Count == b.Count
 }
+
+// Lost doubts what is compared with elements that are not finite: where they agree
+// nothing is proved, and that they are there another clause reports. A pass says so
+// once.
+func Lost(p *contract.Pass, at int, what string, e trace.Event) {
+	if !Finite(e) && !p.Doubtful(lost) {
+		p.Doubt("%s: %s of step %d has %d; what agrees with them proves nothing", lost, what, at, e.Digest.NonFinite)
+	}
+}
+
+const lost = "elements that are not finite"
 
 // Finite reports whether every element of a digest is finite.
 func Finite(e trace.Event) bool { return e.Digest == nil || e.Digest.NonFinite == 0 }

@@ -78,7 +78,7 @@ func compare(p *contract.Pass, role contract.Role, r *evidence.Run, got, want []
 		switch {
 		case x.Kind != y.Kind || x.Step != y.Step || x.What != y.What || x.Tensor != y.Tensor || x.Worker != y.Worker || x.Text != y.Text:
 			at.Report(nil, nil, "by schedule %q rank %d did something else: %s %s, not %s %s", role, rank, x.Kind, x.What, y.Kind, y.What)
-		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
+		case x.Kind == trace.KindScalar && !evidence.SameScalar(x, y):
 			at.Report(float64(x.Value), float64(y.Value), "by schedule %q %s of rank %d is another", role, x.What, rank)
 		case x.Digest != nil && !evidence.Same(x, y):
 			r.Report(at, x, y, "by schedule %q %s %s of rank %d is another", role, x.Kind, x.What, rank)

@@ -61,6 +61,7 @@ func workers(p *contract.Pass, c *compare.Comparison, step int) {
 		for _, t := range c.Test.Sources {
 			got, ok := total(c.Test, everyone(c.Test), step, trace.WorkerGrad, t.Name, w)
 			want, has := total(c.Control, everyone(c.Control), step, trace.WorkerGrad, t.Name, w)
+			evidence.Lost(p, step, trace.WorkerGrad, want)
 			c.Test.Compare(p.At(got.Rank, step).Of(t.Name), ok && has && got.Count >= want.Count, got, want,
 				"the gradient of logical worker %d, before any reduction, is not the unsharded run's", w)
 		}
@@ -74,6 +75,7 @@ func state(p *contract.Pass, c *compare.Comparison, step int) {
 		for _, t := range c.Test.Params {
 			got, ok := c.Test.Logical(step, what, t.Name, 0)
 			want, has := c.Control.Logical(step, what, t.Name, 0)
+			evidence.Lost(p, step, what, want)
 			if p.Found(ok && has && got.Count >= want.Count) && !evidence.Same(got, want) {
 				rank := soleHolder(c.Test, step, what, t.Name)
 				c.Test.Report(p.At(rank, step).Of(t.Name), got, want, "%s, its shards added up, is not the unsharded run's", what)
