@@ -47,10 +47,14 @@ func Here() Environment {
 		Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), Arithmetic: kernels.Arithmetic, Date: time.Now().UTC().Format(time.RFC3339),
 	}
 	e.Host, _ = os.Hostname() // unknown is empty
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return e
+	if info, ok := debug.ReadBuildInfo(); ok {
+		e.stamp(info)
 	}
+	return e
+}
+
+// stamp takes over what the linker knows.
+func (e *Environment) stamp(info *debug.BuildInfo) {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		e.Version = v
 	}
@@ -69,7 +73,6 @@ func Here() Environment {
 	if changed && e.Commit != "" {
 		e.Commit += "+"
 	}
-	return e
 }
 
 // Build says in a line what was built, and for what.

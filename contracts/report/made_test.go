@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -56,5 +57,21 @@ func TestRepetitionsAddUpTheirTime(t *testing.T) {
 	r.Add(made())
 	if got := r.Contracts[1].Seconds; got != 24.68 {
 		t.Errorf("%v s", got)
+	}
+}
+
+func TestCommitIsThatOfTheBuild(t *testing.T) {
+	for modified, want := range map[string]string{"false": "0123456789abcdef", "true": "0123456789abcdef+"} {
+		var info debug.BuildInfo
+		info.Main.Version = "v1.2.3"
+		info.Settings = []debug.BuildSetting{{Key: "GOAMD64", Value: "v3"}, {Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: modified}}
+		var e Environment
+		e.stamp(&info)
+		if e.Commit != want || e.Version != "v1.2.3 0123456789ab" || e.Level != "v3" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if e := Here(); e.Version == "" || e.Date == "" || e.Cores < 1 {
+		t.Errorf("%+v", e)
 	}
 }
