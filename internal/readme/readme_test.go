@@ -16,7 +16,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 // trial says how a command of the README is tried: with a cut where it would take
@@ -63,9 +62,6 @@ func read(t *testing.T) string {
 
 // Every command that the README tells people to type does what the row says.
 func TestEveryCommandRuns(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the commands are built without the race detector, and run in another job")
-	}
 	commands, known := Commands(read(t)), trials()
 	if len(commands) < 15 {
 		t.Fatalf("the README has %d commands: is its table another now?", len(commands))
