@@ -1,10 +1,12 @@
 package ckpt_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func keep(t *testing.T) *kept {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Model.Layers, cfg.Steps, cfg.Evidence.Digests = 1, 1, true
+	cfg.Model.Layers, cfg.Steps, cfg.Evidence.Digests, cfg.Seed = 1, 1, true, 1<<53
 	if cfg.Plan, err = plan.Parse("dp=2"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,9 @@ func keep(t *testing.T) *kept {
 	}
 	b, err := json.Marshal(map[string]any{"schema": checkpoint.Schema, "arithmetic": kernels.Arithmetic, "step": 1, "counter": 1, "spec": cfg.Recorded().Lockstep, "digests": sums, "files": files})
 	if err == nil {
-		err = json.Unmarshal(b, &k.manifest)
+		dec := json.NewDecoder(bytes.NewReader(b))
+		dec.UseNumber() // a seed is not a float64
+		err = dec.Decode(&k.manifest)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +206,8 @@ func TestManifest(t *testing.T) {
 		{"no arithmetic of the run", func(k *kept) { k.Header.Arithmetic = 0 }, contract.Inconclusive, "saw 12 of 13"},
 		{"last step", set("pad", "spec", "last_step"), contract.Violated, `got "pad", want "drop": last_step in the configuration`},
 		{"blank", set([]int{0}, "spec", "blank"), contract.Violated, "got [0], want : blank in the configuration"},
-		{"a field less", set(nil, "spec", "seed"), contract.Violated, `want 1: seed in the configuration`},
+		{"another seed", set(1<<53+1, "spec", "seed"), contract.Violated, "got 9007199254740993, want 9007199254740992: seed"},
+		{"a field less", set(nil, "spec", "seed"), contract.Violated, `want 9007199254740992: seed in the configuration`},
 		{"a field more", set(1, "spec", "more"), contract.Violated, "got 1, want : more in the configuration"},
 		{"within a field", set(9, "spec", "model", "hidden"), contract.Violated, "model in the configuration"},
 		{"no configuration", set("x", "spec"), contract.Violated, ""},
@@ -304,7 +309,13 @@ func TestGoldenFiles(t *testing.T) {
 				k.add(0, e)
 			}
 			k.drop(func(e *trace.Event) bool { return e.Kind == trace.KindFile && e.Bytes > 0 })
-			comes(t, judged(t, 8, &k.History), c.want, c.says)
+			r := judged(t, 8, &k.History)
+			comes(t, r, c.want, c.says)
+			if c.name == "a byte" {
+				if got, err := strconv.Unquote(r.Findings[0].Got); err != nil || len(got) != 16 || got == r.Findings[0].Want {
+					t.Errorf("shown is %q (%v), want 16 bytes from the one that differs on", got, err)
+				}
+			}
 		})
 	}
 }
