@@ -79,6 +79,11 @@ How each clause judges
      enters the moments. A step whose update moves nothing further than its bound is
      no evidence.
 
+One case takes 72 steps of a small model from a seed of 64 bits, past three times its
+horizon: what goes wrong late shows there. Another has positions past 128. With
+--config there is a sequence of the configuration's whole length: of the model, or,
+where that takes too long, of a narrow one with heads of its width.
+
 How to read a finding
   step    optimizer step, from 0
   tensor  parameter, or block and activation: "block.2/attention" is the input of the

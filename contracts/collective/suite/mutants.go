@@ -40,7 +40,7 @@ func mutants() []suite.Mutant {
 			"the root of a broadcast is numbered modulo 16: the last rank's comes from the first"),
 		m("owners-modulo-8", "3", "tree of 16 ranks", at(some, 0, "all-gather of 15 elements"), fault.WrapOwners(8),
 			"the owners of a gather are numbered modulo 8"),
-		m("one-buffer-reduced", "1", "ring of 3 ranks", at(some, 0, "all-reduce of 4097 elements"), firstElements(4096),
+		m("one-buffer-reduced", "1", "ring of 4 ranks", at(some, 0, "all-reduce of 4097 elements"), firstElements(4096),
 			"vectors pass through a buffer of 4096 elements, once: what is longer keeps its tail"),
 		m("second-chunk-lost", "1", "star of 3 ranks", at(some, 0, "reduce-scatter of 16411 elements"), pastChunk(8192),
 			"vectors pass through the first rank in chunks of 8192 elements: what comes after the first is left as it was"),

@@ -120,9 +120,6 @@ func list(o suite.Options) []suite.Case {
 		} else if err := fit(&cfg, o.Level); err != nil {
 			return []suite.Case{suite.Broken(f.config, err)}
 		}
-		if f.judged == nil {
-			f.judged = []int{cfg.Steps - 1}
-		}
 		c := Case(cfg.Model.Name+f.suffix, cfg, o, f.judged...)
 		if c.Clauses = f.clauses; !c.Shows(values) {
 			c.Runs[contract.Test] = suite.Train(cfg, o)
@@ -170,8 +167,12 @@ func record(c *spec.Config) {
 	c.Steps = max(2, min(c.Steps, int(maxElements/c.Model.Params())))
 }
 
-// Case is a run of a configuration of one rank with the activations of some steps.
+// Case is a run of a configuration of one rank with the activations of some steps; of
+// none given, of its last.
 func Case(name string, cfg spec.Config, o suite.Options, judged ...int) suite.Case {
+	if len(judged) == 0 {
+		judged = []int{cfg.Steps - 1}
+	}
 	r := suite.Train(cfg, o)
 	r.Key += fmt.Sprintf(" with the activations of steps %v", judged)
 	r.Do = func(ctx context.Context, env suite.Env) (*trace.History, error) {

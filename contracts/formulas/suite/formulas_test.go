@@ -197,7 +197,7 @@ func TestShapes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := *c.Cases(contracttest.Options())[0].Runs[contract.Test].Config
 			change(&cfg)
-			r.Held(t, c, []suite.Case{formulas.Case("shape", cfg, contracttest.Options(), cfg.Steps-1)})
+			r.Held(t, c, []suite.Case{formulas.Case("shape", cfg, contracttest.Options())})
 		})
 	}
 	cfg := *c.Cases(contracttest.Options())[0].Runs[contract.Test].Config

@@ -117,12 +117,12 @@ func scalarsRecorded() []suite.Mutant {
 		}}), "every square enters the norm twice, as a replica's does (pytorch/pytorch#88955)", "B098"),
 		faulty("clip-at-another-norm", onNano, at(0, "coef"), believes(func(c *spec.Config) { c.Optimizer.Clip *= 1.001 }), "the gradient is clipped at another norm than is configured"),
 		faulty("warm-up-off-by-one", onNano, at(0, "lr"), believes(func(c *spec.Config) { c.Optimizer.Warmup++ }), "the warm-up takes a step more"),
-		faulty("rate-rises-past-the-horizon", onLong, at(2*distant, "lr"), fault.OnCounter(func(_, taken int) int {
+		faulty("counter-falls-past-the-horizon", onLong, at(2*distant-1, "counter"), fault.OnCounter(func(_, taken int) int {
 			if taken == 2*distant {
 				return distant / 2
 			}
 			return taken
-		}), "at twice the horizon the schedule goes back to half of it"),
+		}), "at twice the horizon the counter goes back to half of it, and the learning rate with it"),
 		faulty("counter-stays", onSGD, at(0, "counter"), fault.IdleCounter(0), "the step counter stays at 0, and with it the learning rate", "B104"),
 	}
 }
