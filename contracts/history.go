@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -33,9 +34,14 @@ func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Opt
 	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
-	histories, err := load(ctx, dirs)
-	if err != nil {
+	histories, err := files.Await(ctx, func() ([]*trace.History, error) { return trace.Load(dirs...) })
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, trace.ErrMemory):
 		return nil, err
+	case err != nil:
+		return nil, &OptionError{err}
 	}
 	j := &judgement{o: &o, engine: o.engine(), texts: o.again(), dirs: dirs, asked: cs, env: o.Environment, made: map[string]made{}}
 	j.env.Histories = strings.Join(dirs, ", ")
@@ -84,29 +90,6 @@ func notJudged(c *contract.Contract, cause error) report.Contract {
 		results[i].Doubts = append(results[i].Doubts, fmt.Sprintf("not judged: %v", cause))
 	}
 	return report.Summary(c, results)
-}
-
-// load is trace.Load, which ctx can end: files may be large. Other errors are the
-// options'.
-func load(ctx context.Context, dirs []string) ([]*trace.History, error) {
-	type loaded struct {
-		all []*trace.History
-		err error
-	}
-	done := make(chan loaded, 1)
-	go func() {
-		all, err := trace.Load(dirs...)
-		done <- loaded{all, err}
-	}()
-	select {
-	case l := <-done:
-		if l.err != nil {
-			return nil, &OptionError{l.err}
-		}
-		return l.all, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // judgement is the state of one JudgeHistories.

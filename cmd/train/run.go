@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -135,7 +136,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if o.deadline <= 0 {
 		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
 	}
-	ck, err := o.checkpoints(c)
+	ck, err := o.checkpoints(ctx, c)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -204,7 +205,7 @@ func (o *options) keep(last int) func(trace.Event) bool {
 
 // checkpoints opens what the run goes on from. A checkpoint that is damaged, or
 // of a run that computes something else, is a usage error.
-func (o *options) checkpoints(c spec.Config) (ck train.Checkpoints, err error) {
+func (o *options) checkpoints(ctx context.Context, c spec.Config) (ck train.Checkpoints, err error) {
 	ck.Dir, ck.Every = o.save, o.saveEvery
 	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
 		return ck, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
@@ -212,7 +213,11 @@ func (o *options) checkpoints(c spec.Config) (ck train.Checkpoints, err error) {
 	if o.resume == "" {
 		return ck, nil
 	}
-	if ck.Resume, err = checkpoint.Open(o.resume); err != nil {
+	// Every file is hashed, which may take long.
+	if ck.Resume, err = files.Await(ctx, func() (*checkpoint.Checkpoint, error) { return checkpoint.Open(o.resume) }); err != nil {
+		if ctx.Err() != nil {
+			return ck, cli.Why(ctx, err)
+		}
 		return ck, cli.AsUsage(err)
 	}
 	if err = train.Resumable(ck.Resume, c); err != nil {

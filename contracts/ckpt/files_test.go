@@ -116,7 +116,11 @@ func is(kind trace.Kind, what, name string) func(*trace.Event) bool {
 // judged is what clause n came to on a history.
 func judged(t *testing.T, n int, h *trace.History) contract.Result {
 	t.Helper()
-	return contract.Judge(ckpt.Contract(), []contract.Evidence{{Case: "by hand", Histories: map[contract.Role]*trace.History{contract.Test: h}}})[n-1]
+	all, err := contract.Judge(t.Context(), ckpt.Contract(), []contract.Evidence{{Case: "by hand", Histories: map[contract.Role]*trace.History{contract.Test: h}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[n-1]
 }
 
 // comes compares what a clause came to with a verdict and a part of what it says.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -57,6 +58,9 @@ func Pending(root string, step int) string { return filepath.Join(root, ".tmp-"+
 
 // FileName is the name of a rank's file.
 func FileName(rank int) string { return fmt.Sprintf("rank-%05d.safetensors", rank) }
+
+// maxManifest bounds the bytes of a manifest that is read.
+const maxManifest = 64 << 20
 
 // Save writes one rank's file into a pending checkpoint.
 func Save(dir string, rank int, rects []Rect, metadata map[string]string, element func(i int) ([]float32, error)) (File, error) {
@@ -180,32 +184,30 @@ func Open(dir string) (*Checkpoint, error) {
 // readManifest reads a manifest, which no reader of a checkpoint's files has
 // checked before.
 func readManifest(path string) ([]byte, error) {
-	f, err := openRegular(path)
-	if err != nil {
+	if err := own(path); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err == nil && len(b) > maxManifest {
-		err = fmt.Errorf("%s: has more than %d bytes", path, maxManifest)
-	}
-	return b, err
+	return files.Read(path, maxManifest)
 }
 
-// maxManifest bounds the bytes of a manifest.
-const maxManifest = 64 << 20
-
-// openRegular opens a file of a checkpoint. A link leads out of the checkpoint,
-// and a pipe may never end.
-func openRegular(path string) (*os.File, error) {
+// own refuses a file of a checkpoint that is a link: it leads out of the checkpoint.
+func own(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
+		return err
+	}
+	if err := files.Regular(info); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// openOwn opens a file of a checkpoint that has at most limit bytes.
+func openOwn(path string, limit int64) (*os.File, error) {
+	if err := own(path); err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: has mode %s: must be a regular file", path, info.Mode())
-	}
-	return os.Open(path)
+	return files.Open(path, limit)
 }
 
 // latest is dir if it holds a manifest, else the newest checkpoint below it.
@@ -239,7 +241,7 @@ func (c *Checkpoint) add(f File) error {
 		return fmt.Errorf("%s: file name %q: must not leave the checkpoint", c.Dir, f.Name)
 	}
 	path := filepath.Join(c.Dir, f.Name)
-	r, err := openRegular(path)
+	r, err := openOwn(path, f.Bytes)
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/files"
 )
 
 //go:embed text/default.txt
@@ -73,33 +74,9 @@ func Part(name string, open func(name string) (Text, error)) (Text, error) {
 // Load reads a regular, non-empty file of at most 1 GiB; the name of the text
 // is the path, so that a recorded run finds it again. Errors name the path and what it breaks.
 func Load(path string) (Text, error) {
-	fail := func(err error) (Text, error) { return Text{}, fmt.Errorf("training text %q: %w", path, err) }
-	// Stat first: opening a named pipe would wait for a writer.
-	info, err := os.Stat(path)
+	b, err := files.Read(path, maxText)
 	if err != nil {
-		return fail(err)
-	}
-	switch size := info.Size(); {
-	case info.IsDir():
-		return fail(fmt.Errorf("is a directory: must be a regular file"))
-	case !info.Mode().IsRegular():
-		return fail(fmt.Errorf("has mode %s: must be a regular file", info.Mode()))
-	case size == 0:
-		return fail(fmt.Errorf("is empty: must hold at least one byte"))
-	case size > maxText:
-		return fail(fmt.Errorf("has %d bytes: must have at most %d", size, maxText))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxText+1)) // it may grow meanwhile
-	if err != nil {
-		return fail(err)
-	}
-	if len(b) == 0 || len(b) > maxText {
-		return fail(fmt.Errorf("changed to %d bytes while it was read", len(b)))
+		return Text{}, fmt.Errorf("training text %q: %w", path, err)
 	}
 	return Text{Name: path, Bytes: b}, nil
 }

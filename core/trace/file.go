@@ -7,12 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 )
 
 // Extension ends the name of a rank's history file.
 const Extension = ".ndjson"
+
+// ErrMemory is of histories that are larger than what memory there is for them.
+var ErrMemory = errors.New("the histories need more memory than there is for them")
+
+// eventBytes is no less than what an event takes in memory without what it refers to.
+const eventBytes = 512
 
 // maxLine bounds one line of a history file that is read: 256 MiB.
 const maxLine = 1 << 28
@@ -81,10 +88,14 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // Read reads what Write wrote; name is used in errors, which give the line.
-func Read(r io.Reader, name string) (*Log, error) { return read(r, name, maxLine) }
+func Read(r io.Reader, name string) (*Log, error) {
+	room := int64(math.MaxInt64)
+	return read(r, name, maxLine, &room)
+}
 
-// read is Read with a bound on the bytes of a line.
-func read(r io.Reader, name string, maxLine int) (*Log, error) {
+// read is Read with a bound on the bytes of a line, and one on those that all of it
+// takes in memory; what is left of that comes back.
+func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	l, lines := &Log{}, newLines()
@@ -105,6 +116,11 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 		}
 		if err := l.Header.Admits(&e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		// What an event refers to is no longer than its line; a slice that grows is
+		// there twice for a while.
+		if *room -= 2*eventBytes + int64(len(line)); *room < 0 {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, ErrMemory)
 		}
 		l.events = append(l.events, e)
 	}

@@ -230,10 +230,10 @@ func TestReadRefuses(t *testing.T) {
 
 func TestReadBoundsLines(t *testing.T) {
 	long := header + `{"kind":"skip","rank":0,"text":"` + strings.Repeat("x", 5000) + `"}` + "\n"
-	if _, err := read(strings.NewReader(long), "f", 4096); err == nil || !strings.Contains(err.Error(), "f: ") {
+	if _, err := read(strings.NewReader(long), "f", 4096, unbounded()); err == nil || !strings.Contains(err.Error(), "f: ") {
 		t.Errorf("a line beyond the bound: %v", err)
 	}
-	if _, err := read(strings.NewReader(long), "f", 8192); err != nil {
+	if _, err := read(strings.NewReader(long), "f", 8192, unbounded()); err != nil {
 		t.Errorf("a line within the bound: %v", err)
 	}
 }
@@ -264,7 +264,7 @@ func TestWriteGivesTheWritersError(t *testing.T) {
 	}
 }
 
-func files(t *testing.T, dir string) []string {
+func listed(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -295,7 +295,7 @@ func TestWriteFileLeavesAllOrNothing(t *testing.T) {
 	if b, err := os.ReadFile(path); string(b) != "old" || err != nil {
 		t.Errorf("after an error the file holds %.20q (%v)", b, err)
 	}
-	if got := files(t, dir); !cmp.Equal(got, []string{"a"}) {
+	if got := listed(t, dir); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(path, text("new", nil)); err != nil {
@@ -319,7 +319,7 @@ func TestWriteFileOverADirectory(t *testing.T) {
 	if err := WriteFile(path, write); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if got := files(t, dir); !cmp.Equal(got, []string{"taken"}) {
+	if got := listed(t, dir); !cmp.Equal(got, []string{"taken"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(filepath.Join(dir, "missing", "a"), write); err == nil {
@@ -345,7 +345,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(header + `{"value":-0,"data":"AAAAgA==","span":{}}`))
 	f.Add([]byte("\n" + header))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := read(bytes.NewReader(b), "f", 1<<16)
+		l, err := read(bytes.NewReader(b), "f", 1<<16, unbounded())
 		if err != nil {
 			return
 		}

@@ -155,7 +155,7 @@ func TestSaveAndLoad(t *testing.T) {
 			t.Errorf("a history came back changed: %s", d)
 		}
 	}
-	if got, want := files(t, filepath.Join(dir, "b")), []string{"0000.ndjson", "0002.ndjson"}; !cmp.Equal(got, want) {
+	if got, want := listed(t, filepath.Join(dir, "b")), []string{"0000.ndjson", "0002.ndjson"}; !cmp.Equal(got, want) {
 		t.Errorf("files %v, want %v", got, want)
 	}
 }

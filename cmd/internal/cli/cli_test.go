@@ -138,7 +138,8 @@ func TestPresetReadsFiles(t *testing.T) {
 		t.Errorf("%v, %+v", err, c.Optimizer)
 	}
 	for content, want := range map[string]string{
-		"":            "EOF",
+		"":            "regular file with content",
+		" ":           "EOF",
 		sizes + sizes: "more than one value",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta3":1}}`:   "beta3",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta2":1.5}}`: "beta2=1.5",

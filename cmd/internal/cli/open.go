@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -86,13 +88,17 @@ func Preset(name string) (spec.Config, error) {
 	if !strings.HasSuffix(name, ".json") {
 		return spec.Preset(name)
 	}
-	f, err := os.Open(name)
+	b, err := files.Read(name, maxConfigFile)
 	if err != nil {
 		return spec.Config{}, fmt.Errorf("config: %w", err)
 	}
-	defer f.Close()
+	return configOf(b, name)
+}
+
+// configOf is the configuration that the content of a file of that name describes.
+func configOf(b []byte, name string) (spec.Config, error) {
 	c := spec.Config{Text: "default", Seed: 1}
-	dec := json.NewDecoder(io.LimitReader(f, maxConfigFile))
+	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	file := struct {
 		*model.Config
