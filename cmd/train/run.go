@@ -13,10 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
-	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
-	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -128,15 +126,23 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
 		return cli.CannotRun, err
 	}
+	if o.deadline <= 0 {
+		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
+	}
+	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
+		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
+	}
+	release, err := cli.Claim(o.history, o.save)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	defer release()
 	if o.history != "" {
 		if err := cli.FreshDir(o.history); err != nil {
 			return cli.CannotRun, err
 		}
 	}
-	if o.deadline <= 0 {
-		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
-	}
-	ck, err := o.checkpoints(ctx, c)
+	ck, err := o.checkpoints(ctx, c, stderr)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -201,30 +207,6 @@ func (o *options) keep(last int) func(trace.Event) bool {
 		loss := e.Kind == trace.KindScalar && e.What == trace.Loss
 		return e.Kind == trace.KindDiff || e.Step == last && (state || loss)
 	}
-}
-
-// checkpoints opens what the run goes on from. A checkpoint that is damaged, or
-// of a run that computes something else, is a usage error.
-func (o *options) checkpoints(ctx context.Context, c spec.Config) (ck train.Checkpoints, err error) {
-	ck.Dir, ck.Every = o.save, o.saveEvery
-	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
-		return ck, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
-	}
-	if o.resume == "" {
-		return ck, nil
-	}
-	// Every file is hashed, which may take long.
-	if ck.Resume, err = files.Await(ctx, func() (*checkpoint.Checkpoint, error) { return checkpoint.Open(o.resume) }); err != nil {
-		if ctx.Err() != nil {
-			return ck, cli.Why(ctx, err)
-		}
-		return ck, cli.AsUsage(err)
-	}
-	if err = train.Resumable(ck.Resume, c); err != nil {
-		ck.Resume.Close()
-		return train.Checkpoints{}, cli.AsUsage(err)
-	}
-	return ck, nil
 }
 
 // finish prints the fingerprint after the last step.

@@ -31,11 +31,11 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 			return cli.Usage, cli.AsUsage(err)
 		}
 	}
-	if o.out != "" {
-		if err := cli.FreshDir(o.out); err != nil {
-			return cli.CannotRun, err
-		}
+	release, err := o.claim()
+	if err != nil {
+		return cli.CannotRun, err
 	}
+	defer release()
 	begun := time.Now()
 	line := newStatus(stderr)
 	opts.Progress = line.progress()
@@ -61,6 +61,25 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 		fmt.Fprintf(stderr, "verify: %v\n", err)
 	}
 	return exitCode(r.Verdict), nil
+}
+
+// claim holds --out and shows that the reports can be written there.
+func (o *options) claim() (release func(), err error) {
+	release, err = cli.Claim(o.out)
+	if err != nil || o.out == "" {
+		return release, err
+	}
+	var names []string
+	for _, f := range o.formats {
+		names = append(names, formats()[f])
+	}
+	if err = cli.FreshDir(o.out); err == nil {
+		err = cli.Replaceable(o.out, names...)
+	}
+	if err != nil {
+		release()
+	}
+	return release, err
 }
 
 // driver is what the flags ask of package contracts.

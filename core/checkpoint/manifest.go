@@ -54,7 +54,7 @@ func dirStep(name string) (step int, ok bool) {
 }
 
 // Pending is where a checkpoint is written before it is complete.
-func Pending(root string, step int) string { return filepath.Join(root, ".tmp-"+DirName(step)) }
+func Pending(root string, step int) string { return filepath.Join(root, tmp+DirName(step)) }
 
 // FileName is the name of a rank's file.
 func FileName(rank int) string { return fmt.Sprintf("rank-%05d.safetensors", rank) }

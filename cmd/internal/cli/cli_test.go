@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -157,8 +158,16 @@ func TestPresetReadsFiles(t *testing.T) {
 
 func TestFreshDirRefusesOldHistories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
+	release, err := Claim("", dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
 	if err := FreshDir(dir); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := Claim(dir); !errors.Is(err, files.ErrInUse) {
+		t.Errorf("a second claim: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "report.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -169,9 +178,15 @@ func TestFreshDirRefusesOldHistories(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "0000"+trace.Extension), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var usage *UsageError
-	if err := FreshDir(filepath.Dir(dir)); !errors.As(err, &usage) {
-		t.Errorf("a history below it: %v", err)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(dir), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, above := range []string{filepath.Dir(dir), link} {
+		var usage *UsageError
+		if err := FreshDir(above); !errors.As(err, &usage) {
+			t.Errorf("a history below %s: %v", above, err)
+		}
 	}
 }
 

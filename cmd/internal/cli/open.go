@@ -18,7 +18,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -136,24 +135,4 @@ func Width(w io.Writer) int {
 		}
 	}
 	return 80
-}
-
-// FreshDir makes dir for histories. A directory that already holds some is a
-// usage error: files of two runs must not mix.
-func FreshDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	var found string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
-			found = path
-			return filepath.SkipAll
-		}
-		return err
-	})
-	if err == nil && found != "" {
-		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
-	}
-	return err
 }
