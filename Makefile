@@ -13,9 +13,11 @@ MODULES := $(sort $(dir $(shell find . -name go.mod)))
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without a C library threads take no address space beyond Go's own, which ulimit -v
+# counts.
 .PHONY: build
 build: ## build bin/verify and bin/train
-	$(GO) build -o bin/ ./cmd/verify ./cmd/train
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/verify ./cmd/train
 
 .PHONY: verify
 verify: build ## check this machine: run all contracts

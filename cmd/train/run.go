@@ -57,8 +57,9 @@ const examples = `  train --fingerprint
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd, code := command(stdout, stderr)
-	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+	out := cli.NewOutput(stdout)
+	cmd, code := command(out, stderr)
+	return out.Exit(cmd.Name(), cli.Execute(ctx, cmd, args, out, stderr, code), stderr)
 }
 
 // command is the command with its flags, and where its exit code will be.

@@ -57,8 +57,9 @@ const examples = `  verify                                    all contracts, in 
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd, code := command(stdout, stderr, args...)
-	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+	out := cli.NewOutput(stdout)
+	cmd, code := command(out, stderr, args...)
+	return out.Exit(cmd.Name(), cli.Execute(ctx, cmd, args, out, stderr, code), stderr)
 }
 
 // command is the command with its flags, and where its exit code will be; reports
