@@ -63,6 +63,10 @@ const (
 // text of comm.ErrMismatch, which histories keep.
 const Mismatch = "ranks called operations that do not fit"
 
+// Late is what every rank is told when one did not come in time: the text of
+// comm.ErrDeadline, which histories keep.
+const Late = "deadline expired"
+
 // WireBytes is the number of bytes that each rank sends, on average over ranks,
 // for one operation over count elements of 4 bytes in a group of size ranks:
 // 2(n-1)/n of the buffer for an all-reduce, (n-1)/n for a reduce-scatter,
