@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
@@ -199,7 +201,21 @@ func (s *selfTest) try(ctx context.Context, g *group, a *attempt) (report.Mutant
 	}
 	m.Seen = sight.seen()
 	m.Outcome, m.Detail = s.outcome(g, a, sight)
-	return m, nil
+	return m, s.unable(a, m.Outcome)
+}
+
+// unable says why nothing follows from an outcome: the unbroken run did not come to
+// its end, or the broken one came to that of a deadline so short that it proves
+// nothing of the fault.
+func (s *selfTest) unable(a *attempt, outcome report.Outcome) error {
+	if err := suite.Errors(a.clean); err != nil {
+		return err
+	}
+	err := a.broken.Err(contract.Test)
+	if d := s.o.Parts.Deadline; outcome != report.Caught && d > 0 && d < mutantDeadline && err != nil && strings.Contains(err.Error(), names.Late) {
+		return err
+	}
+	return nil
 }
 
 // outcome weighs what the clauses saw of a fault.

@@ -141,7 +141,9 @@ func (d *drilled) rank(h *trace.History, rank int) [][]result {
 			}
 		}
 		for _, e := range found[min(len(plan), len(found)):] {
-			d.surpluses = append(d.surpluses, *e)
+			if !strings.Contains(e.Text, names.Late) { // making a group may be late too
+				d.surpluses = append(d.surpluses, *e)
+			}
 		}
 		out = append(out, all)
 	}

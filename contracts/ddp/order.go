@@ -43,7 +43,7 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(all)) {
-		all[c].compare(p, c)
+		all[c].compare(p, r, c)
 	}
 }
 
@@ -111,7 +111,7 @@ func (g issued) add(p *contract.Pass, c string, e trace.Event) {
 
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
-func (g issued) compare(p *contract.Pass, c string) {
+func (g issued) compare(p *contract.Pass, r *evidence.Run, c string) {
 	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
 		contiguous(p, c, rank, g[rank])
@@ -121,6 +121,9 @@ func (g issued) compare(p *contract.Pass, c string) {
 		for _, rank := range ranks {
 			e, ok := g[rank][seq]
 			more = more || ok
+			if !ok && !r.Ended(rank) {
+				continue // its run was stopped before, or what it recorded is cut off
+			}
 			byRank[describe(e)] = append(byRank[describe(e)], rank)
 		}
 		if !more {

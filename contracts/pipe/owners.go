@@ -37,7 +37,9 @@ func owned(p *contract.Pass, r *evidence.Run) {
 // else.
 func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 	found := map[evidence.Phase][]int{}
+	until := map[int]int{} // by rank: the step in which what it recorded breaks off
 	for _, rank := range ranks {
+		until[rank] = brokeOff(r, rank)
 		for e := range r.Events(rank, trace.KindPhase) {
 			found[evidence.PhaseOf(e)] = append(found[evidence.PhaseOf(e)], rank)
 		}
@@ -48,7 +50,7 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 			for _, what := range []string{trace.Forward, trace.Backward} {
 				others := slices.ContainsFunc(units, func(u string) bool {
 					return slices.Contains(found[evidence.Phase{MicroBatch: b, Unit: u, What: what}], rank)
-				})
+				}) && b.Step < until[rank]
 				for _, u := range units {
 					k := evidence.Phase{MicroBatch: b, Unit: u, What: what}
 					onStage(p, k, rank, found[k], others)
@@ -63,8 +65,21 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 	}
 }
 
+// brokeOff is the step in which a rank's run ended early; beyond any where it did not.
+func brokeOff(r *evidence.Run, rank int) int {
+	if r.Ended(rank) {
+		return r.Config.Steps
+	}
+	last := -1
+	for _, e := range r.Ranks[rank] {
+		last = max(last, e.Step)
+	}
+	return last
+}
+
 // onStage judges who ran one unit. Where the owner ran other units of the pass,
-// this one is missing in the run and not merely in the evidence.
+// this one is missing in the run and not merely in the evidence, unless the run ended
+// early in that step.
 func onStage(p *contract.Pass, k evidence.Phase, owner int, ranks []int, others bool) {
 	p.Count(1, len(ranks))
 	if missing := len(ranks) == 0 && !others; missing || slices.Equal(ranks, []int{owner}) {
