@@ -323,19 +323,23 @@ func TestMissingRanksAreNamed(t *testing.T) {
 
 func TestValidateNamesEveryFault(t *testing.T) {
 	for want, spoil := range map[string]func(*suite.Suite){
-		"must look like C-NAME-001":       func(c *suite.Suite) { c.ID = "toy" },
-		"title is missing":                func(c *suite.Suite) { c.Title = "" },
-		"statement is missing":            func(c *suite.Suite) { c.Statement = "" },
-		"documentation is missing":        func(c *suite.Suite) { c.Doc = "" },
-		"the ID must be C-TOY-001.2":      func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
-		"sentence is missing":             func(c *suite.Suite) { c.Clauses[0].Says = "" },
-		"evidence is missing":             func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
-		"derivation of the bound":         func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
-		`class "" is unknown`:             func(c *suite.Suite) { c.Clauses[0].Class = "" },
-		"no check":                        func(c *suite.Suite) { c.Clauses[0].Check = nil },
-		"no mutant shows":                 func(c *suite.Suite) { c.Mutants = c.Mutants[:1] },
-		"no clauses":                      func(c *suite.Suite) { c.Clauses = nil },
-		"no cases":                        func(c *suite.Suite) { c.Cases = nil },
+		"must look like C-NAME-001":  func(c *suite.Suite) { c.ID = "toy" },
+		"title is missing":           func(c *suite.Suite) { c.Title = "" },
+		"statement is missing":       func(c *suite.Suite) { c.Statement = "" },
+		"documentation is missing":   func(c *suite.Suite) { c.Doc = "" },
+		"the ID must be C-TOY-001.2": func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
+		"sentence is missing":        func(c *suite.Suite) { c.Clauses[0].Says = "" },
+		"evidence is missing":        func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
+		"derivation of the bound":    func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
+		`class "" is unknown`:        func(c *suite.Suite) { c.Clauses[0].Class = "" },
+		"no check":                   func(c *suite.Suite) { c.Clauses[0].Check = nil },
+		"no mutant shows":            func(c *suite.Suite) { c.Mutants = c.Mutants[:1] },
+		"no clauses":                 func(c *suite.Suite) { c.Clauses = nil },
+		"no cases":                   func(c *suite.Suite) { c.Cases = nil },
+		`level 3: lacks the case "toy b"`: func(c *suite.Suite) {
+			cases := c.Cases
+			c.Cases = func(o suite.Options) []suite.Case { return cases(o)[:min(2, 4-o.Level)] }
+		},
 		`there is no case "elsewhere"`:    func(c *suite.Suite) { c.Mutants[0].On = "elsewhere" },
 		`clause "C-TOY-001.9" is unknown`: func(c *suite.Suite) { c.Mutants[0].Clause = "C-TOY-001.9" },
 		"breaks nothing":                  func(c *suite.Suite) { c.Mutants[0].Break = nil },

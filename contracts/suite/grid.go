@@ -62,13 +62,27 @@ type Grid struct {
 	Clauses []string
 }
 
-// Cases makes the cases of options.
+// Cases makes the cases of options: those of their level and, by name, what the
+// levels below have besides. Where two levels have one, it is the higher one's.
 func (g *Grid) Cases(o Options) []Case {
 	if g.Exact && Foreign(o) {
 		return nil
 	}
+	out := g.at(o, o.Level)
+	for level := o.Level - 1; level > 0; level-- {
+		for _, c := range g.at(o, level) {
+			if !slices.ContainsFunc(out, func(has Case) bool { return has.Name == c.Name }) {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// at makes the cases of the fixtures of a level.
+func (g *Grid) at(o Options, level int) []Case {
 	var out []Case
-	for _, f := range g.choose(o) {
+	for _, f := range g.choose(o, level) {
 		cfg, err := Preset(f.Config, o, f.Steps)
 		if err != nil {
 			return []Case{Broken("options", err)}
@@ -137,10 +151,10 @@ func (g *Grid) on(cfg spec.Config, plans []string) ([]spec.Config, error) {
 
 // choose applies the options' configuration and plans. Plans without a
 // configuration run on those of level 1, larger ones only on their own.
-func (g *Grid) choose(o Options) []Fixture {
-	all := g.Fixtures(o.Level)
+func (g *Grid) choose(o Options, level int) []Fixture {
+	all := g.Fixtures(level)
 	if o.Config != "" {
-		all = []Fixture{g.Named(o.Config, o.Level)}
+		all = []Fixture{g.Named(o.Config, level)}
 	}
 	if len(o.Plans) == 0 {
 		return all

@@ -68,6 +68,22 @@ func TestGridsMakeTheCasesThatAreAskedFor(t *testing.T) {
 	}
 }
 
+// TestLevelsAreNested: what a level leaves out of the one below runs all the same,
+// and what both have runs as the higher one says.
+func TestLevelsAreNested(t *testing.T) {
+	g := grid(false)
+	g.Fixtures = func(level int) []suite.Fixture {
+		return []suite.Fixture{{Config: "nano", Steps: 2 * level, Plans: []string{"dp=2", []string{"dp=4", "dp=8", "dp=16"}[level-1]}}}
+	}
+	got := map[string]int{}
+	for _, cs := range g.Cases(suite.Options{Level: 3}) {
+		got[cs.Name] = cs.Runs[contract.Test].Config.Steps
+	}
+	if d := cmp.Diff(map[string]int{"nano dp=2": 6, "nano dp=16": 6, "nano dp=8": 4, "nano dp=4": 2}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestGridsApplyOptionsAndChanges(t *testing.T) {
 	g := grid(false)
 	g.Prepare = func(o suite.Options, c *spec.Config) { c.Sequences, c.Model.SeqLen = 9, 11 }
