@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/files"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
@@ -56,6 +57,6 @@ func (o *options) taken(ctx context.Context, c spec.Config, stderr io.Writer) (*
 	if len(passed) > 0 {
 		line += "; passed over " + strings.Join(passed, ", ")
 	}
-	fmt.Fprintln(stderr, line)
+	fmt.Fprintln(stderr, names.Printable(line))
 	return ck, nil
 }

@@ -186,7 +186,7 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	}
 	if err != nil {
 		if run.Err() == nil && out != nil && diverged(out.History) {
-			fmt.Fprintf(stderr, "train: %v\n", err)
+			cli.Tell(stderr, "train", err)
 			return cli.Violated, nil
 		}
 		return cli.CannotRun, cli.Why(run, err)

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,6 +26,35 @@ func TestAPipeAmongHistoriesIsNamed(t *testing.T) {
 	code, stdout, stderr := call(t.Context(), "--history", dir)
 	if code != cli.Usage || stdout != "" || !strings.Contains(stderr, path+": is a named pipe: must be a regular file") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// TestNamesAreEscaped: a terminal obeys what it is sent, and a file could send it
+// anything.
+func TestNamesAreEscaped(t *testing.T) {
+	for name, shown := range map[string]bool{`"model.norm.weight"`: false, `"nano"`: true} {
+		dir := t.TempDir()
+		record(t, dir, "dp=2", data.Default())
+		for _, path := range []string{"0000" + trace.Extension, "0001" + trace.Extension} {
+			path = filepath.Join(dir, path)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = bytes.ReplaceAll(b, []byte(name), []byte(name[:2]+`\u001b[31m\u0000\n`+name[2:]))
+			if err := os.WriteFile(path, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, format := range []string{"text", "json", "junit"} {
+			_, stdout, stderr := call(t.Context(), "--history", dir, "--contract", "C-DDP-001", "--format", format)
+			if strings.ContainsAny(stdout+stderr, "\x1b\x00") {
+				t.Errorf("%s in %s: %q%q", name, format, stdout, stderr)
+			}
+			if format == "text" && shown && !strings.Contains(stdout+stderr, `\x1b[31m`) {
+				t.Errorf("%s does not show:\n%s%s", name, stdout, stderr)
+			}
+		}
 	}
 }
 

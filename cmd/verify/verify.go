@@ -51,14 +51,12 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 		return cli.CannotRun, err
 	}
 	r.Seconds = time.Since(begun).Seconds()
-	if werr := o.write(r, stdout); werr != nil {
-		return cli.CannotRun, errors.Join(err, werr)
-	}
-	if err != nil {
+	// A violation that was seen is one, whatever else went wrong.
+	if err = errors.Join(err, o.write(r, stdout)); err != nil {
 		if r.Verdict != contract.Violated {
 			return cli.CannotRun, err
 		}
-		fmt.Fprintf(stderr, "verify: %v\n", err)
+		cli.Tell(stderr, "verify", err)
 	}
 	return exitCode(r.Verdict), nil
 }

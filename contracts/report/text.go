@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // TextOptions change how Text writes.
@@ -57,20 +58,32 @@ type textWriter struct {
 	buf  bytes.Buffer
 }
 
-// linef writes one line without blanks at its end.
+// linef writes one line without blanks at its end. What text among the arguments
+// comes from histories is escaped.
 func (t *textWriter) linef(format string, args ...any) {
+	for i, a := range args {
+		switch s := a.(type) {
+		case painted:
+			args[i] = string(s)
+		case string:
+			args[i] = names.Printable(s)
+		}
+	}
 	t.buf.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 }
 
 // verdict is the verdict's word, padded to width, coloured where asked.
-func (t *textWriter) verdict(v contract.Verdict, width int) string {
+func (t *textWriter) verdict(v contract.Verdict, width int) painted {
 	s := fmt.Sprintf("%-*s", width, v)
 	if !t.o.Color {
-		return s
+		return painted(s)
 	}
 	code := map[contract.Verdict]string{contract.Held: "32", contract.Violated: "31", contract.Inconclusive: "33"}[v]
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return painted("\x1b[" + code + "m" + s + "\x1b[0m")
 }
+
+// painted is text with the escapes of colours.
+type painted string
 
 func (t *textWriter) environment(e *Environment) {
 	row := func(name, value string) {
@@ -296,6 +309,6 @@ func planList(plans []string) string {
 		model, _, _ := strings.Cut(p, ":")
 		models[model] = true
 	}
-	names := slices.Sorted(maps.Keys(models))
-	return fmt.Sprintf("%d of %s; --format json lists them", len(plans), strings.Join(names, ", "))
+	sorted := slices.Sorted(maps.Keys(models))
+	return fmt.Sprintf("%d of %s; --format json lists them", len(plans), strings.Join(sorted, ", "))
 }

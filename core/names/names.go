@@ -1,6 +1,6 @@
 // Package names holds the words that plans, communicators and histories share,
 // and the arithmetic of ranks on axes: whoever judges a history reads these
-// without linking what made it. It imports nothing.
+// without linking what made it. It imports nothing of the module.
 package names
 
 // Algorithm names how float sums are ordered. Only Tree is canonical: it gives

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
@@ -88,13 +89,22 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	if err == nil {
 		return *code
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), strings.TrimSpace(err.Error()))
+	Tell(stderr, cmd.Name(), err)
 	var usage *UsageError
 	if errors.As(err, &usage) || !ran { // before RunE only flags can be wrong
 		fmt.Fprintf(stderr, "%s --help shows the flags.\n", cmd.Name())
 		return Usage
 	}
 	return CannotRun
+}
+
+// Tell writes an error of the named command to stderr. What it says of files is
+// escaped, but for the ends of lines.
+func Tell(stderr io.Writer, name string, err error) {
+	text := name + ": " + strings.TrimSpace(err.Error())
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(stderr, names.Printable(strings.ReplaceAll(line, "\t", "    ")))
+	}
 }
 
 // oneSignal is how long signals that follow one are the same: a terminal sends its

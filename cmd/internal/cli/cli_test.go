@@ -144,6 +144,7 @@ func TestPresetReadsFiles(t *testing.T) {
 		sizes + sizes: "more than one value",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta3":1}}`:   "beta3",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta2":1.5}}`: "beta2=1.5",
+		sizes[:len(sizes)-1] + `,"name":"a\u001bb"}`:         `name "a\x1bb"`,
 		"{}":                                     "vocab=0",
 		sizes[:len(sizes)-1] + `,"name":"Nano"}`: "is that of a named configuration",
 		`{"hiden":8}`:                            "hiden",

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -114,6 +115,9 @@ func configOf(b []byte, name string) (spec.Config, error) {
 	}
 	if _, err := model.Named(c.Model.Name); err == nil {
 		return c, fmt.Errorf("config %s: name %q: is that of a named configuration; give it another", name, c.Model.Name)
+	}
+	if names.Printable(c.Model.Name) != c.Model.Name {
+		return c, fmt.Errorf("config %s: name %q: must be of printable characters", name, c.Model.Name)
 	}
 	if err := c.Validate(); err != nil {
 		return c, fmt.Errorf("config %s: %w", name, err)
