@@ -241,7 +241,7 @@ func TestBuffersOfProcesses(t *testing.T) {
 		events = slices.DeleteFunc(events, kind(trace.KindSpan))
 		for _, ev := range first {
 			ev.Rank = rank
-			events = append(events, ev)
+			events = slices.Insert(events, 0, ev) // before its end
 		}
 		return events
 	}))
