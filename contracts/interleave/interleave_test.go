@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -358,5 +359,23 @@ func TestPolicies(t *testing.T) {
 		if err := errors.Join(errs...); err != nil || string(got) != want {
 			t.Errorf("%s: %s, want %s; %v", policy, got, want, err)
 		}
+	}
+}
+
+// A task that breaks down is its run's panic: the others end first.
+func TestPanicOfATaskIsTheRuns(t *testing.T) {
+	ended := false
+	err := guard.Do(func() error {
+		s := interleave.Attach(&launch.Parts{}, interleave.Schedule{Policy: interleave.Random, Seed: 1})
+		s.Run(3, func(rank int) {
+			if rank == 1 {
+				panic("planted")
+			}
+			ended = true
+		})
+		return nil
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "panic: planted, in interleave_test.") || !ended {
+		t.Errorf("got %v; others ended: %v", err, ended)
 	}
 }

@@ -44,14 +44,17 @@ func watched(t *testing.T, size int, f func(m *member) error) []error {
 			defer watch.Leave(ctx)
 			defer c.Close()
 			m := &member{ctx: ctx, world: comm.Recorded(c, func(comm.Record) {})}
-			var e [3]error
+			var e [2]error
 			m.copy, e[0] = m.world.Split(ctx, 0, r)
 			m.pairs, e[1] = m.world.Split(ctx, r/2, r)
 			if errs[r] = errors.Join(e[:]...); errs[r] != nil {
 				return
 			}
 			m.queue = comm.NewQueue(ctx)
-			errs[r] = errors.Join(f(m), m.queue.Close())
+			m.queue.Submit(func(context.Context) error { return nil })
+			idle := m.queue.Wait()
+			time.Sleep(time.Millisecond) // it waits for work by now
+			errs[r] = errors.Join(idle, f(m), m.queue.Close())
 		})
 	}
 	done := make(chan struct{})

@@ -171,7 +171,12 @@ func TestPanicOfOneRankEndsItsPeers(t *testing.T) {
 				return one, nil
 			}
 			begun := time.Now()
-			_, err := run(t, t.Context(), cfg, parts)
+			out, err := run(t, t.Context(), cfg, parts)
+			for e := range out.History.All {
+				if strings.Contains(e.Text, comm.ErrDeadlock.Error()) {
+					t.Errorf("%s, %s: rank %d was told of a deadlock instead: %s", c.plan, c.kernel, e.Rank, e.Text)
+				}
+			}
 			says(t, err, "rank 2: ", c.says, name, "(stuck_test.go:", "train_test.panics.")
 			if time.Since(begun) > 10*time.Second || strings.Contains(fmt.Sprint(err), "\n") {
 				t.Errorf("%s, %s: after %v: %v", c.plan, c.kernel, time.Since(begun), err)
@@ -180,5 +185,49 @@ func TestPanicOfOneRankEndsItsPeers(t *testing.T) {
 				t.Errorf("%s, %s: the first cause is rank 2's: %v", c.plan, c.kernel, err)
 			}
 		}
+	}
+}
+
+// closing tells when its rank has ended.
+type closing struct {
+	comm.Communicator
+	ended chan struct{}
+}
+
+func (c closing) Close() error {
+	close(c.ended)
+	return c.Communicator.Close()
+}
+
+// A rank that breaks down does not wait for peers to come to what its queue began.
+func TestPanicDoesNotWaitForPeers(t *testing.T) {
+	ended := make(chan struct{})
+	var forward, backward atomic.Int64
+	cfg := small(t, "nano", "dp=4")
+	parts := plain()
+	parts.Deadline = time.Hour
+	parts.World = func(_ context.Context, size int, be func(int) kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
+		ends, err := comm.NewLocal(size, be, o)
+		ends[2] = closing{ends[2], ended}
+		return ends, err
+	}
+	var late atomic.Bool
+	parts.Backend = func(r int) (kernels.Backend, error) {
+		if r == 2 {
+			micros := int64(cfg.Plan.Workers(cfg.Model) / cfg.Plan.DP)
+			return panics{ref.New[float32](), "backward", func() { panic("planted") }, &backward, (micros - 1) * int64(cfg.Model.Layers)}, nil
+		}
+		return panics{ref.New[float32](), "forward", func() {
+			select {
+			case <-ended:
+			case <-time.After(5 * time.Second):
+				late.Store(true)
+			}
+		}, &forward, 0}, nil
+	}
+	_, err := run(t, t.Context(), cfg, parts)
+	says(t, err, "rank 2: step 0: Backward of micro-batch ", "panic: planted")
+	if late.Load() {
+		t.Error("rank 2 waited for its peers")
 	}
 }

@@ -50,6 +50,16 @@ func TestExecuteMapsErrorsToExitCodes(t *testing.T) {
 	}
 }
 
+// Go's own exit code after a panic is that of usage.
+func TestPanicCannotRun(t *testing.T) {
+	var out, errs bytes.Buffer
+	var code int
+	cmd := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return []error{}[len(os.Args)] }}
+	if exit := Execute(context.Background(), cmd, nil, &out, &errs, &code); exit != CannotRun || !strings.HasPrefix(errs.String(), "tool: panic: runtime error: index out of range") {
+		t.Errorf("exit %d, stderr %q", exit, errs.String())
+	}
+}
+
 func TestWhyPrefersWhatEndedTheContext(t *testing.T) {
 	err := errors.New("rank 1 is gone")
 	if got := Why(t.Context(), err); got != err {
