@@ -106,6 +106,7 @@ func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, pa
 		p.Saw(1)
 		if f, bad := worst(p, g, b); bad {
 			f.Rank, f.Step, f.Tensor = s.holder(t.Name, f.Index), step, t.Name
+			f.Phase = contract.Reduction
 			f.Message = fmt.Sprintf("the reduced gradient of rank %d lies outside the bound of any order of summation", f.Rank)
 			p.Report(f)
 		}
@@ -129,6 +130,7 @@ func (s *Snapshot) judgeLoss(p *contract.Pass, r *evidence.Run, step int, want c
 		}
 		if f, bad := worst(p, []float32{float32(e.Value)}, want); bad {
 			f.Rank, f.Step, f.Index = rank, step, -1
+			f.Phase = contract.Forward
 			f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
 			p.Report(f)
 		}
@@ -177,7 +179,7 @@ func (s *Snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int, para
 			got, want := s.After[what][t.Name], next[what][t.Name]
 			if i := evidence.FirstDifference(got, want); i >= 0 {
 				rank := s.holder(t.Name, int64(i))
-				evidence.ReportElement(p.At(rank, step).Of(t.Name), i, got, want, "%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)
+				evidence.ReportElement(p.At(rank, step).Of(t.Name).In(contract.Update, 0), i, got, want, "%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)
 			}
 		}
 	}

@@ -237,7 +237,7 @@ func (d *difference) locate(groups [][]evidence.Copy, want trace.Event, all bool
 		}
 	}
 	if all && d.found == 0 {
-		d.report(-1, evidence.Whole(groups), want, "of all ranks together differs from the control's")
+		d.report(-1, evidence.Whole(groups), want, false, "of all ranks together differs from the control's")
 	}
 }
 
@@ -253,18 +253,24 @@ func (d *difference) one(x, first evidence.Copy, want trace.Event) {
 	}
 	switch {
 	case !x.Complete():
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
+		d.report(x.Rank, x.Event, ref, true, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
 	case evidence.Same(x.Event, ref):
 	case ok:
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d is not the control's", x.Rank))
+		d.report(x.Rank, x.Event, ref, false, fmt.Sprintf("on rank %d is not the control's", x.Rank))
 	default:
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
+		d.report(x.Rank, x.Event, ref, true, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
 	}
 }
 
-func (d *difference) report(rank int, got, want trace.Event, message string) {
+// report adds a finding about a copy. Copies of one slice must be equal whatever the
+// control has: where that is not what they are held against, rule says so.
+func (d *difference) report(rank int, got, want trace.Event, rule bool, message string) {
 	d.found++
-	d.Test.Report(d.p.At(rank, d.step).Of(d.name), got, want, "%s %s", d.title, message)
+	at := d.p.At(rank, d.step).Of(d.name)
+	if !rule {
+		at = at.Against(contract.Control)
+	}
+	d.Test.Report(at, got, want, "%s %s", d.title, message)
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
@@ -290,7 +296,7 @@ func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
 func (c *Comparison) Scalar(step, rank, control int, what, differs string) {
 	got, ok := c.Test.Scalar(rank, step, what)
 	want, has := c.Control.Scalar(control, step, what)
-	evidence.CompareScalar(c.p.At(rank, step), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
+	c.Test.CompareScalar(c.p.At(rank, step).Against(contract.Control), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
 }
 
 // LastStage reports whether a rank of the test run is on the last stage.

@@ -18,9 +18,6 @@ import (
 	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
-// maxFindings bounds the findings kept per clause and case; more are counted.
-const maxFindings = 8
-
 // Pass is one clause looking at one case.
 type Pass struct {
 	Clause    *Clause
@@ -40,6 +37,7 @@ type Pass struct {
 	name   string            // of the evidence, where it is not the case's
 	doubts map[Role][]string // of histories
 	result Result
+	kept   []kept // of the result's findings, in their order
 }
 
 // Texts gives the bytes of a training text by the name that a configuration
@@ -114,21 +112,25 @@ type stopped struct{}
 // Saw adds n to the amount of evidence found.
 func (p *Pass) Saw(n int) { p.result.Saw += n }
 
-// Report adds a violation. Case is filled in. Findings are kept in the order of
-// their steps, those of one step in the order in which they are reported: what
-// comes first in time is the cause, and later ones its consequences.
-func (p *Pass) Report(f Finding) {
+// Report adds a violation; Case, and where it is not said Phase, are filled in. The
+// first of each kind is kept, in the order of Compare, and otherwise in that of the
+// reports: what comes first is the cause, and later ones its consequences.
+func (p *Pass) Report(f Finding) { p.ReportLater(f, nil) }
+
+// ReportLater is Report of a finding that complete adds to, if it is one of those
+// that are kept; nil adds nothing.
+func (p *Pass) ReportLater(f Finding, complete func(*Finding)) {
 	f.Case = cmp.Or(p.name, p.Case)
-	r := &p.result
-	r.Total++
-	at := len(r.Findings)
-	for at > 0 && r.Findings[at-1].Step > f.Step {
-		at--
+	if f.Phase == Unphased {
+		if p.Clause != nil {
+			f.Phase = p.Clause.Phase
+		}
+		if f.Step < 0 && f.Phase != Drilled {
+			f.Phase = Initial
+		}
 	}
-	if at < maxFindings {
-		r.Findings = slices.Insert(r.Findings, at, f)
-		r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
-	}
+	p.result.Total++
+	p.kept = keep(p.kept, kept{f, f.kind(), complete})
 }
 
 // Doubt says why the evidence does not suffice; the clause is then inconclusive
@@ -169,10 +171,11 @@ type Result struct {
 	Clause   *Clause
 	Saw      int
 	Expected int
-	Findings []Finding
-	Total    int      // findings in all; Findings holds the first ones
-	Doubts   []string // why evidence does not suffice
-	MaxRatio float64  // largest observed / bound, 0 where nothing was bounded
+	Findings []Finding // the first of each kind
+	Total    int       // findings in all
+	Cases    []string  // those with findings
+	Doubts   []string  // why evidence does not suffice
+	MaxRatio float64   // largest observed / bound, 0 where nothing was bounded
 	// Panics are those of the clause's check, each with a doubt that says so.
 	Panics []error
 }
@@ -194,8 +197,8 @@ func (r *Result) Merge(o Result) {
 	r.Saw += o.Saw
 	r.Expected += o.Expected
 	r.Total += o.Total
-	room := max(0, maxFindings-len(r.Findings))
-	r.Findings = append(r.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	r.Findings = Join(r.Findings, o.Findings)
+	r.Cases = append(r.Cases, o.Cases...)
 	r.Doubts = append(r.Doubts, o.Doubts...)
 	r.Panics = append(r.Panics, o.Panics...)
 	r.MaxRatio = max(r.MaxRatio, o.MaxRatio)
@@ -287,10 +290,41 @@ func check(ctx context.Context, cl *Clause, e Evidence) Result {
 		p.result.Panics = append(p.result.Panics, fmt.Errorf("%s on case %s: %w", cl.ID, e.Case, err))
 		p.Doubt("case %s: the check broke down: %v", e.Case, err)
 	}
+	if p.result.Findings = p.findings(); p.result.Total > 0 {
+		p.result.Cases = []string{e.Case}
+	}
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.
 	if p.result.Saw < p.result.Expected {
 		p.Doubt("case %s: saw %d of %d", e.Name(), p.result.Saw, p.result.Expected)
 	}
 	return p.result
+}
+
+// place is where a finding's rank is on the axes of the plan, where that has
+// several.
+func (p *Pass) place(f Finding) string {
+	role := f.Of
+	if role == "" {
+		role = Test
+	}
+	h := p.Histories[role]
+	if h == nil || f.Rank < 0 || f.Rank >= h.Header.World {
+		return ""
+	}
+	cfg, err := spec.Of(h.Header.Spec)
+	if err != nil {
+		return ""
+	}
+	dims, used := cfg.Plan.Dims(), 0
+	for _, n := range []int{dims.DP, dims.PP, dims.TP} {
+		if n > 1 {
+			used++
+		}
+	}
+	if used < 2 || cfg.Plan.World() != h.Header.World {
+		return ""
+	}
+	at := dims.Coord(f.Rank)
+	return fmt.Sprintf("dp %d, pp %d, tp %d", at.DP, at.PP, at.TP)
 }

@@ -114,7 +114,7 @@ func (g issued) add(p *contract.Pass, c string, e trace.Event) {
 func (g issued) compare(p *contract.Pass, r *evidence.Run, c string) {
 	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
-		contiguous(p, c, rank, g[rank])
+		contiguous(p, r, c, rank, g[rank])
 	}
 	for seq := uint64(0); ; seq++ {
 		byRank, more := map[string][]int{}, false
@@ -130,7 +130,7 @@ func (g issued) compare(p *contract.Pass, r *evidence.Run, c string) {
 			return
 		}
 		if len(byRank) > 1 {
-			g.disorder(p, c, seq, byRank)
+			g.disorder(p, r, c, seq, byRank)
 			return
 		}
 	}
@@ -149,10 +149,10 @@ func describe(e trace.Event) string {
 }
 
 // contiguous reports the first number that a rank left out.
-func contiguous(p *contract.Pass, c string, rank int, ops map[uint64]trace.Event) {
+func contiguous(p *contract.Pass, r *evidence.Run, c string, rank int, ops map[uint64]trace.Event) {
 	for i, seq := range slices.Sorted(maps.Keys(ops)) {
 		if seq != uint64(i) {
-			p.At(rank, ops[seq].Step).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
+			p.At(rank, ops[seq].Step).In(r.Moment(ops[seq])).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
 			return
 		}
 	}
@@ -160,7 +160,7 @@ func contiguous(p *contract.Pass, c string, rank int, ops map[uint64]trace.Event
 
 // disorder blames the smaller party, or, if they are equal, the one without the
 // lowest rank.
-func (g issued) disorder(p *contract.Pass, c string, seq uint64, byRank map[string][]int) {
+func (g issued) disorder(p *contract.Pass, r *evidence.Run, c string, seq uint64, byRank map[string][]int) {
 	var common string
 	for what, ranks := range byRank {
 		if most := byRank[common]; len(ranks) > len(most) || len(ranks) == len(most) && ranks[0] < most[0] {
@@ -176,6 +176,6 @@ func (g issued) disorder(p *contract.Pass, c string, seq uint64, byRank map[stri
 		if !ok {
 			e = g[byRank[common][0]][seq]
 		}
-		p.At(ranks[0], e.Step).Report(what, common, "group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)
+		p.At(ranks[0], e.Step).In(r.Moment(e)).Report(what, common, "group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)
 	}
 }

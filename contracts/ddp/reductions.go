@@ -24,6 +24,10 @@ func reduced(p *contract.Pass, r *evidence.Run) {
 	}
 	for rank := range r.Header.World {
 		reductions(p, r, rank)
+		for _, x := range r.Early(rank) {
+			p.At(rank, x.Step).Of(x.Unit).In(contract.Backward, 0).Report(nil, nil,
+				"the gradient of unit %s was reduced on rank %d before that of logical worker %d was complete", x.Unit, rank, x.Worker)
+		}
 		overlap(p, r, rank)
 	}
 }
@@ -59,38 +63,31 @@ func due(r *evidence.Run, rank int) []operation {
 }
 
 // reductions checks that a rank reduced what the plan says in each step, whole,
-// over its data-parallel group. A step that has other reductions shows that this
+// over its data-parallel group. A step of which everything is recorded shows that
 // one is missing in the run and not merely in the evidence.
 func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 	type key struct {
 		step  int
 		label string
 	}
-	found, steps := map[key][]trace.Event{}, map[int]bool{}
+	found := map[key][]trace.Event{}
 	operations := due(r, rank)
 	for e := range r.Events(rank, trace.KindComm) {
 		if e.Group == names.DP && (e.Op == names.OpAllReduce || e.Op == names.OpReduceScatter) &&
 			slices.ContainsFunc(operations, func(o operation) bool { return o.label == e.Unit }) {
 			found[key{e.Step, e.Unit}] = append(found[key{e.Step, e.Unit}], e)
-			steps[e.Step] = true
 		}
 	}
 	for step := r.First; step < r.Steps; step++ {
 		for _, o := range operations {
 			want, ops := len(o.elements), found[key{step, o.label}]
 			p.Count(want, len(ops))
-			if len(ops) > want || len(ops) < want && steps[step] && ended(r, rank, step) {
+			if len(ops) > want || len(ops) < want && r.Told(rank, step, trace.KindComm) {
 				p.At(rank, step).Report(len(ops), want, "the gradient of unit %s was reduced %d times on rank %d, not %d", o.label, len(ops), rank, want)
 			}
 			o.judge(p, r, rank, ops)
 		}
 	}
-}
-
-// ended reports whether a rank finished a step: it then had reduced everything.
-func ended(r *evidence.Run, rank, step int) bool {
-	_, ok := r.Scalar(rank, step, trace.Norm)
-	return ok
 }
 
 // judge checks who took part in each operation and how much it moved.
@@ -171,6 +168,11 @@ func (k leaf) check(p *contract.Pass, r *evidence.Run, want, ranks []int) {
 			at.Report(nil, nil, "the gradient of unit %s of logical worker %d entered the sum of rank %d more than once", k.unit, k.worker, rank)
 		default:
 			p.Saw(1)
+		}
+	}
+	for _, rank := range want {
+		if !slices.Contains(ranks, rank) && r.Told(rank, k.step, trace.KindLeaf) {
+			p.At(rank, k.step).Report(nil, nil, "the gradient of unit %s of logical worker %d did not enter the sum of rank %d", k.unit, k.worker, rank)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func apart(p *contract.Pass, r *evidence.Run) {
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if a.Span.Overlaps(*b.Span) && r.Origin(a.Rank).SameProcess(r.Origin(b.Rank)) {
-				p.At(a.Rank, -1).Report(fmt.Sprintf("[0x%x,0x%x)", a.Span.Lo, a.Span.Hi), nil,
+				p.At(a.Rank, -1).In(contract.Memory, 0).Report(fmt.Sprintf("[0x%x,0x%x)", a.Span.Lo, a.Span.Hi), nil,
 					"the %s buffer of rank %d shares memory with the %s buffer of rank %d", a.What, a.Rank, b.What, b.Rank)
 			}
 		}

@@ -1,7 +1,6 @@
 package det
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -27,17 +26,8 @@ func same(p *contract.Pass, a, b *evidence.Run) {
 		return
 	}
 	p.Expect(least(a))
-	var all []difference
 	for rank := range a.Header.World {
-		all = append(all, compare(p, b, rank, results(a, rank), results(b, rank))...)
-	}
-	// The first in time is the cause: within a step a worker's own gradient
-	// comes before what all ranks share.
-	slices.SortStableFunc(all, func(x, y difference) int {
-		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(x.stage, y.stage))
-	})
-	for _, d := range all {
-		p.Report(d.Finding)
+		compare(p, b, rank, results(a, rank), results(b, rank))
 	}
 }
 
@@ -55,12 +45,6 @@ func least(r *evidence.Run) int {
 	return n + r.Len()*r.Header.World/r.Config.Plan.PP
 }
 
-// difference is a finding and when in its step it arose.
-type difference struct {
-	contract.Finding
-	stage int
-}
-
 // results are the events of a rank that hold numbers.
 func results(r *evidence.Run, rank int) []trace.Event {
 	var out []trace.Event
@@ -73,35 +57,31 @@ func results(r *evidence.Run, rank int) []trace.Event {
 	return out
 }
 
-// compare goes through the results of one rank in both runs and gives the first
+// compare goes through the results of one rank in both runs and reports the first
 // that differs: what follows is its consequence.
-func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) []difference {
+func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) {
 	for i := range min(len(first), len(second)) {
 		x, y := first[i], second[i]
 		if owed(x) {
 			p.Saw(1)
 		}
-		d, at := difference{stage: 1}, p.At(rank, x.Step).Of(x.Tensor)
-		if x.What == trace.WorkerGrad {
-			d.stage = 0
-		}
+		at := p.At(rank, x.Step).Of(x.Tensor).In(b.Moment(x)).By(contract.Again).Against(contract.Test)
 		switch {
 		case !alignable(x, y):
-			d.Finding = at.Finding(nil, nil,
+			at.Report(nil, nil,
 				"rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
 		case x.Kind == trace.KindScalar && !evidence.SameScalar(x, y):
-			d.Finding = at.Finding(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
+			at.Report(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
 		case x.Kind != trace.KindScalar && x.Kind != trace.KindSkip && !evidence.Same(x, y):
-			d.Finding = b.Fill(at.Finding(nil, nil, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What), y, x)
+			b.Report(at, y, x, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What)
 		default:
 			continue
 		}
-		return []difference{d}
+		return
 	}
 	if len(first) != len(second) {
 		p.Doubt("rank %d: one run recorded %d results, the other %d", rank, len(first), len(second))
 	}
-	return nil
 }
 
 // owed reports whether an event is among those that same expects; others are
@@ -172,9 +152,9 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
 	}
 	for step := r.First; step < min(r.Steps, len(g.Steps)); step++ {
-		at := p.At(-1, step)
+		at := p.At(-1, step).Against(Golden)
 		coef, ok := r.Scalar(0, step, trace.Coef)
-		contract.Compare(at, ok, coef.Value < 1, slices.Contains(g.Clipped, step),
+		contract.Compare(at.In(contract.Norm, 0), ok, coef.Value < 1, slices.Contains(g.Clipped, step),
 			"the gradient is clipped in another step than in the golden run")
 		got, err := spec.FingerprintAt(r.History, step)
 		if !p.Found(err == nil) {
@@ -182,10 +162,21 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 			return
 		}
 		if want := g.Steps[step]; got != want {
-			at.Report(got, want, "the %s of golden run %s differs", differing(got, want), g.Name)
+			at.In(arises(got, want), 0).Report(got, want, "the %s of golden run %s differs", differing(got, want), g.Name)
 			return
 		}
 	}
+}
+
+// Golden stands for the golden run as what a run is held against.
+const Golden contract.Role = "golden"
+
+// arises is when in its step two fingerprints differ first.
+func arises(a, b spec.Fingerprint) contract.Phase {
+	if a.Loss != b.Loss {
+		return contract.Forward
+	}
+	return contract.Update
 }
 
 // differing names the parts of a fingerprint that differ.
@@ -224,7 +215,7 @@ func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
 	}
 	for step := a.First; step < a.Steps; step++ {
 		if x, y, ok := fingerprints(p, a, b, step); ok && x != y {
-			p.At(-1, step).Of(first(a, b, step)).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
+			p.At(-1, step).Of(first(a, b, step)).In(arises(y, x), 0).By(role).Against(contract.Test).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
 			return
 		}
 	}

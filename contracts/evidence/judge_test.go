@@ -74,11 +74,11 @@ func TestCompare(t *testing.T) {
 		r.Compare(at, true, digest(1, 1), digest(1, 1), "equal, not finite")
 		r.Compare(at, true, digest(1, 1), digest(1, 0), "not finite")
 		nan := trace.Event{Value: trace.Float(math.NaN())}
-		evidence.CompareScalar(at, true, nan, nan, "equal, NaN")
-		evidence.CompareScalar(at, false, trace.Event{Value: 1}, trace.Event{}, "not recorded")
-		evidence.CompareScalar(at, true, trace.Event{Value: 1, Bits: 2}, trace.Event{Value: 1, Bits: 2}, "equal")
-		evidence.CompareScalar(at, true, trace.Event{Value: 1}, trace.Event{Value: 2}, "value")
-		evidence.CompareScalar(at, true, trace.Event{Bits: 1}, trace.Event{}, "bits")
+		r.CompareScalar(at, true, nan, nan, "equal, NaN")
+		r.CompareScalar(at, false, trace.Event{Value: 1}, trace.Event{}, "not recorded")
+		r.CompareScalar(at, true, trace.Event{Value: 1, Bits: 2}, trace.Event{Value: 1, Bits: 2}, "equal")
+		r.CompareScalar(at, true, trace.Event{Value: 1}, trace.Event{Value: 2}, "value")
+		r.CompareScalar(at, true, trace.Event{Bits: 1}, trace.Event{}, "bits")
 		evidence.ReportElement(at, 1, []float32{0, 1}, []float32{0, 2}, "element")
 	}), map[contract.Role]*trace.History{contract.Test: whole(t)})
 	var messages []string

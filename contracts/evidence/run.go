@@ -45,7 +45,8 @@ type Run struct {
 	// Workers is the number of logical workers that the plan computes with.
 	Workers int
 
-	owners  []int // by logical worker: the data-parallel rank that computes it
+	units   []string // in layout order
+	owners  []int    // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
 	somehow map[about]bool // what some rank, -1 here, has a digest of
 	scalars map[about]trace.Event
@@ -117,6 +118,9 @@ func (r *Run) readLayout() {
 			r.Params = append(r.Params, t)
 		}
 	}
+	for _, u := range l.Units {
+		r.units = append(r.units, u.Name)
+	}
 }
 
 func (r *Run) index() {
@@ -157,6 +161,7 @@ func Add(sum, e trace.Event) trace.Event {
 	d.Add(*e.Digest)
 	sum.Digest = &d
 	sum.Count += e.Count
+	sum.Squares += e.Squares
 	sum.Data = slices.Concat(sum.Data, e.Data)
 	return sum
 }

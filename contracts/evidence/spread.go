@@ -138,8 +138,10 @@ func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
 		return trace.Event{}, false
 	}
 	var d kernels.Digest
+	data := make(trace.Floats, 0, p.Len())
 	for _, index := range h.positions(shard.Range{Hi: p.Len()}) {
 		x := whole.Data[index]
+		data = append(data, x)
 		a, b := kernels.Mix(p.ID, uint64(index), uint64(kernels.Bits(x)))
 		one := kernels.Digest{A: a, B: b}
 		if x-x != 0 {
@@ -147,5 +149,5 @@ func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
 		}
 		d.Add(one)
 	}
-	return trace.Event{Digest: &d, Count: int64(p.Len())}, true
+	return trace.Event{Digest: &d, Count: int64(p.Len()), Data: data}, true
 }

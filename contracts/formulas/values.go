@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -93,18 +94,18 @@ func (s *subject) step(step int) {
 		return
 	}
 	for _, j := range got.Judged {
-		what := "activation"
+		what, phase := "activation", contract.Forward
 		if _, name, _ := strings.Cut(j.Name, "/"); strings.HasPrefix(name, "d") {
-			what = "gradient of an activation"
+			what, phase = "gradient of an activation", contract.Backward
 		}
-		s.judge(step, j, "the "+what+" is not the formula's of the recorded tensors before it")
+		s.judge(step, phase, j, "the "+what+" is not the formula's of the recorded tensors before it")
 	}
 	if x, ok := s.scalar(step, trace.Loss); ok {
-		s.judge(step, got.Loss.Judge(trace.Loss, []float32{float32(x)}), "the loss is not the mean over the valid targets")
+		s.judge(step, contract.Forward, got.Loss.Judge(trace.Loss, []float32{float32(x)}), "the loss is not the mean over the valid targets")
 	}
 	for _, p := range s.params {
 		if g := s.elements(step, trace.Grad, p); g != nil {
-			s.judge(step, got.Gradients[p.Name].Judge(p.Name, g), "the gradient is not the formula's")
+			s.judge(step, contract.Backward, got.Gradients[p.Name].Judge(p.Name, g), "the gradient is not the formula's")
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package norm
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -143,7 +146,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 		for _, t := range r.Params {
 			got, want := s.After[what][t.Name], want[what][t.Name]
 			if i := evidence.FirstDifference(got, want); i >= 0 {
-				evidence.ReportElement(p.At(0, step).Of(t.Name), i, got, want,
+				evidence.ReportElement(p.At(0, step).Of(t.Name).By(contract.Control), i, got, want,
 					"%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)
 			}
 		}
@@ -173,15 +176,16 @@ func producer(p *contract.Pass, test *evidence.Run, held map[string][]evidence.H
 	seen := recorded(test, held, step)
 	p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
 	p.Saw(len(seen))
-	for at := range want {
+	for _, at := range sorted(want) {
 		if _, ok := got[at]; !ok && seen[at] {
-			p.At(-1, step).Of(at.tensor).Report(nil, nil,
+			p.At(-1, step).Of(at.tensor).Against(contract.Control).Report(nil, nil,
 				"the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)
 		}
 	}
-	for at, rank := range got {
+	for _, at := range sorted(got) {
 		if _, ok := want[at]; !ok {
-			p.At(rank, step).Of(at.tensor).Report(nil, nil,
+			rank := got[at]
+			p.At(rank, step).Of(at.tensor).Against(contract.Control).Report(nil, nil,
 				"rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)
 		}
 	}
@@ -191,6 +195,13 @@ func producer(p *contract.Pass, test *evidence.Run, held map[string][]evidence.H
 type origin struct {
 	worker int
 	tensor string
+}
+
+// sorted lists origins by worker and parameter.
+func sorted(of map[origin]int) []origin {
+	return slices.SortedFunc(maps.Keys(of), func(a, b origin) int {
+		return cmp.Or(cmp.Compare(a.worker, b.worker), cmp.Compare(a.tensor, b.tensor))
+	})
 }
 
 // producers lists, by step, the workers' gradients that are not finite, each with a

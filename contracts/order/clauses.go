@@ -74,7 +74,7 @@ func compare(p *contract.Pass, role contract.Role, r *evidence.Run, got, want []
 		if owed(x) {
 			seen++
 		}
-		at := p.At(rank, x.Step).Of(x.Tensor)
+		at := p.At(rank, x.Step).Of(x.Tensor).In(r.Moment(x)).Against(contract.Control)
 		switch {
 		case x.Kind != y.Kind || x.Step != y.Step || x.What != y.What || x.Tensor != y.Tensor || x.Worker != y.Worker || x.Text != y.Text:
 			at.Report(nil, nil, "by schedule %q rank %d did something else: %s %s, not %s %s", role, rank, x.Kind, x.What, y.Kind, y.What)
@@ -112,7 +112,7 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 		for e := range r.Events(rank, trace.KindHazard) {
 			if !ends(e.What) {
 				explained = true
-				p.At(rank, e.Step).Of(e.Unit).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
+				p.At(rank, e.Step).Of(e.Unit).In(contract.Memory, 0).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 			}
 			if !evidence.Finite(e) && !explained {
 				explained = true // all that follows comes of it
-				p.At(rank, e.Step).Of(e.Tensor).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
+				p.At(rank, e.Step).Of(e.Tensor).In(r.Moment(e)).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
 			}
 		}
 	}

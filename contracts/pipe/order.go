@@ -108,7 +108,7 @@ func scheduled(p *contract.Pass, r *evidence.Run, plan schedule.Schedule) error 
 	for _, ranks := range r.Along(names.PP) {
 		for step, s := range asRun(r, ranks, plan) {
 			for stage, rank := range ranks {
-				follows(p.At(rank, r.First+step), s.Stages[stage], plan.Stages[stage])
+				follows(p.At(rank, r.First+step), s.Stages[stage], plan.Stages[stage], r.Told(rank, r.First+step, trace.KindPhase))
 			}
 			if p.Found(complete(s, plan)) {
 				sound(p.At(ranks[0], r.First+step), s)
@@ -123,9 +123,9 @@ func scheduled(p *contract.Pass, r *evidence.Run, plan schedule.Schedule) error 
 }
 
 // follows checks that a stage's actions are the plan's, in its order. What the
-// record lacks is missing evidence; what it has beside or before the plan's is
-// not.
-func follows(at contract.At, got, want []schedule.Action) {
+// record lacks is missing evidence, unless all was told; what it has beside or before
+// the plan's is not.
+func follows(at contract.At, got, want []schedule.Action, told bool) {
 	at.Pass.Expect(len(want))
 	rest := want
 	for i, a := range got {
@@ -138,8 +138,15 @@ func follows(at contract.At, got, want []schedule.Action) {
 			at.Report(a, should, "action %d of rank %d is %v; by the plan's schedule it is %s", i, at.Rank, a, should)
 			return
 		}
+		if n > 0 && told {
+			at.Report(a, rest[0].String(), "action %d of rank %d is %v; by the plan's schedule it is %s", i, at.Rank, a, rest[0])
+			return
+		}
 		rest = rest[n+1:]
 		at.Pass.Saw(1)
+	}
+	if len(rest) > 0 && told {
+		at.Report(nil, rest[0].String(), "rank %d ends its step without %s", at.Rank, rest[0])
 	}
 }
 

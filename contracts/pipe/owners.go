@@ -48,7 +48,7 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 		units := slices.Sorted(maps.Keys(chunks(r, rank)))
 		for _, b := range r.MicroBatches() {
 			for _, what := range []string{trace.Forward, trace.Backward} {
-				others := slices.ContainsFunc(units, func(u string) bool {
+				others := r.Told(rank, b.Step, trace.KindPhase) || slices.ContainsFunc(units, func(u string) bool {
 					return slices.Contains(found[evidence.Phase{MicroBatch: b, Unit: u, What: what}], rank)
 				}) && b.Step < until[rank]
 				for _, u := range units {
@@ -60,7 +60,7 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(found), evidence.Phase.Compare) {
-		p.At(found[k][0], k.Step).Of(k.Unit).Report(nil, nil,
+		p.At(found[k][0], k.Step).Of(k.Unit).In(moment(k)).Report(nil, nil,
 			"%s pass of %s over micro-batch %d, which no stage of the plan has, on ranks %v", k.What, k.Unit, k.Micro, found[k])
 	}
 }
@@ -77,6 +77,14 @@ func brokeOff(r *evidence.Run, rank int) int {
 	return last
 }
 
+// moment is when in its step a pass is.
+func moment(k evidence.Phase) (contract.Phase, int) {
+	if k.What == trace.Backward {
+		return contract.Backward, 0
+	}
+	return contract.Forward, 0
+}
+
 // onStage judges who ran one unit. Where the owner ran other units of the pass,
 // this one is missing in the run and not merely in the evidence, unless the run ended
 // early in that step.
@@ -85,7 +93,7 @@ func onStage(p *contract.Pass, k evidence.Phase, owner int, ranks []int, others 
 	if missing := len(ranks) == 0 && !others; missing || slices.Equal(ranks, []int{owner}) {
 		return
 	}
-	p.At(owner, k.Step).Of(k.Unit).Report(ranks, []int{owner},
+	p.At(owner, k.Step).Of(k.Unit).In(moment(k)).Report(ranks, []int{owner},
 		"%s pass of %s over micro-batch %d ran on ranks %v; the plan gives the unit to rank %d alone",
 		k.What, k.Unit, k.Micro, ranks, owner)
 }
@@ -102,7 +110,7 @@ func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name st
 		stages[h.At.PP] = stages[h.At.PP] || holds(h.Rank)
 	}
 	for _, recorded := range stages {
-		p.Found(recorded)
+		p.Found(recorded) // in whatever order
 	}
 	for rank := range r.Header.World {
 		stage := r.At(rank).PP

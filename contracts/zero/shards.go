@@ -101,7 +101,7 @@ type owned struct {
 // checkCut judges one sharding unit of one group in one step.
 func checkCut(p *contract.Pass, r *evidence.Run, held holdings, x *part, c sharding.Cut, step int, what string) {
 	finding := func(rank int, got, want any, format string, args ...any) {
-		p.At(rank, step).Report(got, want, "%s of %s: %s", what, c.Name, fmt.Sprintf(format, args...))
+		p.At(rank, step).In(r.Moment(trace.Event{Kind: trace.KindDigest, Step: step, What: what})).Report(got, want, "%s of %s: %s", what, c.Name, fmt.Sprintf(format, args...))
 	}
 	var shares []owned
 	complete := true

@@ -27,9 +27,11 @@
 //	resume   the run goes on from a checkpoint: Step comes next, Count optimizer steps are taken; the
 //	         digests that follow have the Step before it
 //	         may have count
-//	digest   Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Data
-//	         the elements where the run captured them; Once where they count
-//	         needs what, tensor, digest; may have unit, worker, lo, hi, count, once, data; step from -1
+//	digest   Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit;
+//	         Squares the sum of their squares; Data the elements where the run captured them; Once where
+//	         they count
+//	         needs what, tensor, digest; may have unit, worker, lo, hi, count, squares, once, data; step
+//	         from -1
 //	          what weight       after the step; initial at Step -1
 //	          what m            of AdamW, after the step
 //	          what v            of AdamW, after the step

@@ -112,9 +112,12 @@ type Event struct {
 	// the digests marked so cover every logical element exactly once.
 	Once   bool            `json:"once,omitempty"`
 	Digest *kernels.Digest `json:"digest,omitempty"`
-	Span   *kernels.Span   `json:"span,omitempty"`
-	IDs    []int64         `json:"ids,omitempty"`
-	Ranges [][2]int64      `json:"ranges,omitempty"`
+	// Squares is the sum of the squares of the elements that a digest covers: exact,
+	// rounded once.
+	Squares Float         `json:"squares,omitempty"`
+	Span    *kernels.Span `json:"span,omitempty"`
+	IDs     []int64       `json:"ids,omitempty"`
+	Ranges  [][2]int64    `json:"ranges,omitempty"`
 	// Value is a scalar; Bits its float32 bits where the value is one.
 	Value Float  `json:"value,omitempty"`
 	Bits  uint32 `json:"bits,omitempty"`

@@ -24,7 +24,7 @@ import (
 func sample() Event {
 	return Event{Rank: 1, What: Weight, Tensor: "model.norm.weight", Unit: "block.3", Worker: 2, Micro: 3,
 		Op: names.OpSend, Group: names.DP, Ranks: []int{3, 0}, Overlap: true, Seq: 1<<63 + 1, Peer: 2, Lo: 5, Hi: 1 << 60, Count: 5, Bytes: 8, Moved: 9, Once: true,
-		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
+		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Squares: 0.1, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
 		IDs: []int64{-1, 9}, Ranges: [][2]int64{{0, 1}, {1<<50 - 4, 1 << 50}}, Value: Float(math.Inf(-1)), Bits: 0x7fc00000, Index: 10,
 		Got: 0x80000000, Want: 1, Text: "a \"quoted\"\nline <&> \u2028",
 		Data: Floats{0, math.Float32frombits(1 << 31), float32(math.Inf(1)), math.SmallestNonzeroFloat32, math.MaxFloat32}}
