@@ -134,7 +134,10 @@ type Finding struct {
 	Of      Role   `json:"of,omitempty"`
 	Bound   string `json:"bound,omitempty"` // observed / bound and its derivation
 	Message string `json:"message"`
-	More    int    `json:"more,omitempty"` // other findings of the clause that say the same of other places
+	// More counts other findings of the clause that say the same of other places; Ranks
+	// are those of all of them, the first ones, where there are several.
+	More  int   `json:"more,omitempty"`
+	Ranks []int `json:"ranks,omitempty"`
 	// Reproduce is the command line that shows it again.
 	Reproduce string `json:"reproduce,omitempty"`
 	// Order is where in its phase the computation has it.

@@ -42,12 +42,12 @@ type kept struct {
 // more there are, in the order of Compare. Of equal ones the first stays.
 func keep(all []kept, x kept) []kept {
 	if i := slices.IndexFunc(all, func(k kept) bool { return k.kind == x.kind }); i >= 0 {
-		n := all[i].More + 1 + x.More
+		n, ranks := all[i].More+1+x.More, together(&all[i].Finding, &x.Finding)
 		if all[i].Compare(&x.Finding) <= 0 {
-			all[i].More = n
+			all[i].More, all[i].Ranks = n, ranks
 			return all
 		}
-		x.More = n
+		x.More, x.Ranks = n, ranks
 		all = slices.Delete(all, i, i+1)
 	}
 	at := len(all)
@@ -56,6 +56,24 @@ func keep(all []kept, x kept) []kept {
 	}
 	all = slices.Insert(all, at, x)
 	return all[:min(len(all), maxFindings)]
+}
+
+// maxRanks bounds the ranks that a finding lists.
+const maxRanks = 16
+
+// together are the ranks of two findings of a kind, ascending; nil where they are one.
+func together(a, b *Finding) []int {
+	out := slices.Concat(a.Ranks, b.Ranks)
+	for _, f := range []*Finding{a, b} {
+		if f.Rank >= 0 {
+			out = append(out, f.Rank)
+		}
+	}
+	slices.Sort(out)
+	if out = slices.Compact(out); len(out) < 2 {
+		return nil
+	}
+	return out[:min(len(out), maxRanks)]
 }
 
 // Join adds findings to others, as a clause keeps them: of each kind the first, with

@@ -108,7 +108,7 @@ func scheduled(p *contract.Pass, r *evidence.Run, plan schedule.Schedule) error 
 	for _, ranks := range r.Along(names.PP) {
 		for step, s := range asRun(r, ranks, plan) {
 			for stage, rank := range ranks {
-				follows(p.At(rank, r.First+step), s.Stages[stage], plan.Stages[stage], r.Told(rank, r.First+step, trace.KindPhase))
+				follows(p.At(rank, r.First+step), s.Stages[stage], plan.Stages[stage], r.Told(rank, r.First+step, trace.KindPhase) && r.Told(rank, r.First+step, trace.KindMessage))
 			}
 			if p.Found(complete(s, plan)) {
 				sound(p.At(ranks[0], r.First+step), s)

@@ -175,7 +175,7 @@ func modelled(p *contract.Pass, r *evidence.Run, first int, k evidence.MicroBatc
 		return
 	}
 	if want := int64(cost.WireBytes()); got != want {
-		p.At(first, k.Step).Report(got, want, "the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, "+
+		p.At(first, k.Step).In(contract.Backward, 1).Report(got, want, "the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, "+
 			"the cost model says %d (%d all-reduces of %d bytes)", k.Micro, got, first, want, cost.AllReduces(), cost.BytesPerAllReduce)
 	}
 }

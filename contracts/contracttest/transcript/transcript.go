@@ -335,6 +335,7 @@ func result(b *strings.Builder, r contract.Result) {
 	for _, x := range r.Doubts {
 		fmt.Fprintf(b, "  doubt: %s\n", x)
 	}
+	more := r.Total
 	for _, f := range r.Findings {
 		fmt.Fprintf(b, "  rank %d, step %d", f.Rank, f.Step)
 		for _, x := range []struct{ name, value string }{{"tensor", f.Tensor}, {"got", f.Got}, {"want", f.Want}, {"bound", f.Bound}} {
@@ -346,8 +347,19 @@ func result(b *strings.Builder, r contract.Result) {
 			fmt.Fprintf(b, ", index %d", f.Index)
 		}
 		fmt.Fprintf(b, ": %s\n", f.Message)
+		if more -= 1 + f.More; f.More > 0 {
+			fmt.Fprintf(b, "    and %d more of the kind%s\n", f.More, on(f.Ranks))
+		}
 	}
-	if more := r.Total - len(r.Findings); more > 0 {
+	if more > 0 {
 		fmt.Fprintf(b, "  and %d more\n", more)
 	}
+}
+
+// on says on which ranks findings are, where that is several.
+func on(ranks []int) string {
+	if len(ranks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", on ranks %v", ranks)
 }
