@@ -56,7 +56,7 @@ type junitReason struct {
 func JUnit(w io.Writer, r *Report) error {
 	out := junitSuites{Name: "lockstep", Time: seconds(r.Seconds)}
 	for i := range r.Contracts {
-		s := suite(&r.Contracts[i], &r.Environment)
+		s := suite(&r.Contracts[i], r)
 		out.Tests += s.Tests
 		out.Failures += s.Failures
 		out.Errors += s.Errors
@@ -89,8 +89,15 @@ func leftOut(r *Report) junitSuite {
 	return s
 }
 
-func suite(c *Contract, e *Environment) junitSuite {
+func suite(c *Contract, r *Report) junitSuite {
+	e := &r.Environment
 	s := junitSuite{Name: c.ID, Tests: len(c.Clauses), Time: seconds(c.Seconds), Timestamp: e.Date, Host: e.Host, Properties: properties(e)}
+	if r.Cause != nil {
+		s.Properties = append(s.Properties, junitProperty{"cause", r.Cause.Clause + ": " + r.Cause.headline()})
+	}
+	for _, w := range r.Controls {
+		s.Properties = append(s.Properties, junitProperty{"control", w.says()})
+	}
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
 		jc := junitCase{Class: c.ID, Name: cl.ID + " " + cl.Says}

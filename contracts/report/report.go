@@ -18,12 +18,16 @@ const Schema = "lockstep/report/v1"
 // Report is the outcome of a verification or, where SelfTest is set, of running
 // the contracts' mutants.
 type Report struct {
-	Schema      string           `json:"schema"`
-	Verdict     contract.Verdict `json:"verdict"`
-	SelfTest    bool             `json:"self_test,omitempty"`
-	Environment Environment      `json:"environment"`
-	Contracts   []Contract       `json:"contracts"`
-	Seconds     float64          `json:"seconds,omitempty"` // from begin to end
+	Schema   string           `json:"schema"`
+	Verdict  contract.Verdict `json:"verdict"`
+	SelfTest bool             `json:"self_test,omitempty"`
+	// Cause is the most likely one of a violation, as Explain finds it.
+	Cause *Cause `json:"cause,omitempty"`
+	// Controls are those that are wrong themselves.
+	Controls    []Control   `json:"controls,omitempty"`
+	Environment Environment `json:"environment"`
+	Contracts   []Contract  `json:"contracts"`
+	Seconds     float64     `json:"seconds,omitempty"` // from begin to end
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
@@ -55,8 +59,9 @@ type Clause struct {
 	Expected int `json:"expected"`
 	// MaxRatio is the largest observed / bound; 0 where nothing was bounded.
 	MaxRatio trace.Float `json:"max_ratio,omitempty"`
-	// Found counts all violations; Findings holds the first ones.
+	// Found counts all violations, in Cases; Findings holds the first of each kind.
 	Found    int                `json:"found"`
+	Cases    []string           `json:"cases,omitempty"`
 	Findings []contract.Finding `json:"findings"`
 	Doubts   []string           `json:"doubts,omitempty"`
 	Mutants  []Mutant           `json:"mutants,omitempty"`
@@ -140,7 +145,7 @@ func Summary(c *contract.Contract, results []contract.Result) Contract {
 		out.Clauses = append(out.Clauses, Clause{
 			ID: r.Clause.ID, Says: r.Clause.Says, Class: r.Clause.Class,
 			Verdict: r.Verdict(), Saw: r.Saw, Expected: r.Expected, MaxRatio: trace.Float(r.MaxRatio),
-			Found: r.Total, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
+			Found: r.Total, Cases: r.Cases, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
 		})
 	}
 	return out
@@ -174,11 +179,14 @@ func (r *Report) Add(o *Report) {
 			r.Contracts[i].Clauses[j].add(oc.Clauses[j])
 		}
 	}
+	for _, c := range o.Controls {
+		r.blame(c)
+	}
 	r.settle()
+	if r.Cause != nil || o.Cause != nil {
+		r.Explain()
+	}
 }
-
-// keptFindings bounds the findings of a clause over repetitions.
-const keptFindings = 32
 
 func (c *Clause) add(o Clause) {
 	c.Verdict = c.Verdict.Worse(o.Verdict)
@@ -186,7 +194,7 @@ func (c *Clause) add(o Clause) {
 	c.Expected += o.Expected
 	c.MaxRatio = max(c.MaxRatio, o.MaxRatio)
 	c.Found += o.Found
-	room := max(0, keptFindings-len(c.Findings))
-	c.Findings = append(c.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	c.Findings = contract.Join(c.Findings, o.Findings)
+	c.Cases = distinct(append(c.Cases, o.Cases...))
 	c.Doubts = distinct(append(c.Doubts, o.Doubts...))
 }

@@ -30,10 +30,11 @@ func sample() *Report {
 	}
 	held := Clause{ID: "C-ABC-001.1", Says: "replicas start bit-equal", Class: contract.Exact, Verdict: contract.Held, Saw: 96, Expected: 96}
 	violated := Clause{ID: "C-ABC-001.2", Says: "every gradient enters one sum", Class: contract.Integer, Verdict: contract.Violated,
-		Saw: 7, Expected: 8, Found: 5, Doubts: []string{"case nano dp=2: saw 7 of 8"}, Findings: []contract.Finding{
-			{Case: "nano dp=2", Rank: 1, Step: 2, Tensor: "model.norm.weight", Index: 17, Got: "0x3f800001 (1.0000001)",
-				Want: "0x3f800000 (1)", Message: "replicas differ", Reproduce: "verify --contract C-ABC-001 --plan dp=2"},
-			{Case: "odd dp=2", Rank: -1, Step: -1, Index: -1, Message: `no reduction of "embed" <at all> & never`},
+		Saw: 7, Expected: 8, Found: 5, Cases: []string{"nano dp=2", "odd dp=2"}, Doubts: []string{"case nano dp=2: saw 7 of 8"}, Findings: []contract.Finding{
+			{Case: "nano dp=2", Rank: 1, Place: "dp 1, pp 0, tp 0", Step: 2, Phase: contract.Update, Tensor: "model.norm.weight", Index: 17,
+				Got: "0x3f800001 (1.0000001)", Want: "0x3f800000 (1)", Ratio: 1.0000001192092896, NormRatio: 2, Like: "equal to what rank 1 had at the start",
+				Message: "replicas differ", More: 1, Ranks: []int{1, 2}, Reproduce: "verify --contract C-ABC-001 --plan dp=2"},
+			{Case: "odd dp=2", Rank: -1, Step: 2, Phase: contract.Publication, Index: -1, Message: `no reduction of "embed" <at all> & never`, Against: contract.Control},
 		}}
 	bound := Clause{ID: "C-ABC-001.3", Says: "gradients lie within the bound", Class: contract.Bound, Verdict: contract.Inconclusive,
 		Saw: 3, Expected: 9, MaxRatio: 0.03125, Doubts: []string{"no history of the control run"}}
@@ -46,6 +47,7 @@ func sample() *Report {
 			Verdict: contract.Held, Saw: 1, Expected: 1}}},
 	})
 	r.Notes = []string{"nano dp=2, test run: ended early: rank 1 lost"}
+	r.Explain()
 	return r
 }
 
@@ -173,7 +175,7 @@ func TestRepetitionsAddUp(t *testing.T) {
 	sum.Add(sample())
 	sum.Add(sample())
 	cl := sum.Contracts[0].Clauses[1]
-	if sum.Environment.Repetitions != 3 || cl.Saw != 21 || cl.Expected != 24 || cl.Found != 15 || len(cl.Findings) != 4 {
+	if sum.Environment.Repetitions != 3 || cl.Saw != 21 || cl.Expected != 24 || cl.Found != 15 || len(cl.Findings) != 2 {
 		t.Errorf("after three repetitions: %d, %+v", sum.Environment.Repetitions, cl)
 	}
 	if cl.Verdict != contract.Violated || sum.Verdict != contract.Violated {
@@ -182,8 +184,8 @@ func TestRepetitionsAddUp(t *testing.T) {
 	for range 40 {
 		sum.Add(sample())
 	}
-	if n := len(sum.Contracts[0].Clauses[1].Findings); n != keptFindings {
-		t.Errorf("%d findings kept, want %d", n, keptFindings)
+	if f := sum.Contracts[0].Clauses[1].Findings; len(f) != 2 || f[0].More != 83 || f[1].More != 41 {
+		t.Errorf("%+v kept, want two kinds, each with how often it was found", f)
 	}
 }
 

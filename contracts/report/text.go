@@ -20,10 +20,11 @@ type TextOptions struct {
 	Color bool
 }
 
-// Text writes r for people: where it was made, a line per contract, a line per
-// clause, and under each clause what was found and how to see it again; doubts
-// that are those of a clause above only refer to it. The last line says what to
-// do next.
+// Text writes r for people: the cause of a violation, where it was made, a line per
+// contract, a line per clause, and under each clause what was found and how to see it
+// again; doubts that are those of a clause above only refer to it. A report of
+// violations that would be longer than a page has a line for each clause that is not
+// held. The last line says what to do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
 	t := &textWriter{o: o}
 	if r.Seconds > 0 {
@@ -34,12 +35,10 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 		what = "self-test"
 	}
 	t.linef("lockstep %s: %s", what, t.verdict(r.Verdict, 0))
+	t.cause(r)
 	t.linef("")
 	t.environment(&r.Environment)
-	for i := range r.Contracts {
-		t.linef("")
-		t.contract(&r.Contracts[i], r.SelfTest)
-	}
+	t.contracts(r)
 	t.linef("")
 	for _, x := range r.LeftOut {
 		t.linef("left out: %s", x)
@@ -53,9 +52,10 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 }
 
 type textWriter struct {
-	o    TextOptions
-	took string // by the whole report; empty where unknown
-	buf  bytes.Buffer
+	o          TextOptions
+	buf        bytes.Buffer
+	took       string // by the whole report; empty where unknown
+	reproduced string // the last line that reproduces a finding
 }
 
 // linef writes one line without blanks at its end. What text among the arguments
@@ -174,7 +174,7 @@ func (t *textWriter) clause(c *Clause, told map[string]string) {
 	for i := range c.Findings {
 		t.finding(&c.Findings[i])
 	}
-	if n := c.Found - len(c.Findings); n > 0 {
+	if n := c.beyond(); n > 0 {
 		t.linef("        and %d more findings", n)
 	}
 	if c.Verdict == contract.Violated {
@@ -213,22 +213,28 @@ func (c *Clause) shortage() string {
 
 func (t *textWriter) finding(f *contract.Finding) {
 	t.linef("        %s: %s", Place(f), f.Message)
-	if f.Got != "" || f.Want != "" {
-		t.linef("            got   %s", f.Got)
-		t.linef("            want  %s", f.Want)
+	for _, line := range values(f) {
+		t.linef("            %s", line)
 	}
 	if f.Bound != "" {
 		t.linef("            bound %s", f.Bound)
 	}
-	if f.Reproduce != "" {
+	if f.More > 0 {
+		t.linef("            %s", more(f))
+	}
+	if f.Reproduce != "" && f.Reproduce != t.reproduced {
 		t.linef("            reproduce: %s", f.Reproduce)
 	}
+	t.reproduced = f.Reproduce
 }
 
 // Place says where a finding was made: case, rank, step, tensor and element, as
 // far as known.
 func Place(f *contract.Finding) string {
 	s := f.Case
+	if f.Of != "" {
+		s += fmt.Sprintf(", %s run", f.Of)
+	}
 	if f.Rank >= 0 {
 		s += fmt.Sprintf(", rank %d", f.Rank)
 	}
@@ -238,10 +244,7 @@ func Place(f *contract.Finding) string {
 		s += ", before step 0"
 	}
 	if f.Tensor != "" {
-		s += ", " + f.Tensor
-		if f.Index >= 0 {
-			s += fmt.Sprintf("[%d]", f.Index)
-		}
+		s += ", " + element(f)
 	}
 	return s
 }
