@@ -80,6 +80,7 @@ func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Opt
 	r := report.New(j.env, out)
 	r.LeaveOut(left...)
 	r.Notes = j.notes
+	r.Explain()
 	return r, errors.Join(errs...)
 }
 

@@ -28,6 +28,11 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
+	return o.verify(ctx, cs)
+}
+
+// verify is Verify of contracts and options that were checked.
+func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report, error) {
 	cs, notes := o.concerned(cs)
 	e := o.engine()
 	trials := map[*suite.Suite][]*suite.Trial{}
@@ -50,11 +55,13 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 			}
 		}
 	}
+	judging, stop := afterwards(ctx)
+	defer stop()
 	var out []report.Contract
 	var clock suite.Clock
 	for _, c := range cs {
 		begun := time.Now()
-		sum, err := o.judge(ctx, c, trials[c])
+		sum, err := o.judge(judging, c, trials[c])
 		if sum.ID == "" { // there was no time for it
 			sum = notJudged(o.shown(c), err)
 		}
@@ -63,7 +70,24 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 	}
 	r := report.New(o.environment(all), out)
 	r.Notes = notes
+	o.explain(ctx, e, r, cs, trials)
 	return r, errors.Join(append(errs, suite.Errors(all...))...)
+}
+
+// lastWords is how long what was run is judged once the context has ended.
+const lastWords = 20 * time.Second
+
+// afterwards is a context for judging what was run until then: it ends a while after
+// ctx does.
+func afterwards(ctx context.Context) (context.Context, func()) {
+	judging, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(lastWords, func() { cancel(context.Cause(ctx)) })
+	})
+	return judging, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // unfinished says how much of a verification was done when its context ended.

@@ -66,7 +66,7 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	c.Gradients(nil)
 	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
-	for step := c.Test.First - 1; step < c.Test.Steps; step++ {
+	for step := c.Test.First - 1; step < c.Test.Steps; step++ { // what a run begins with, too
 		c.State(step, nil)
 	}
 }

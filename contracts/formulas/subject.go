@@ -90,7 +90,7 @@ func (s *subject) judge(step int, phase contract.Phase, j independent.Judged, me
 	case j.Outside():
 		at := s.At(0, step).Of(j.Name).In(phase, 0)
 		f := at.Finding(j.Got, j.Want, "%s", message)
-		f.Ratio = evidence.Quotient(float64(j.Got), j.Want)
+		f.Ratio, f.NormRatio = evidence.Quotient(float64(j.Got), j.Want), evidence.Quotient(j.NormRatio, 1)
 		f.Index, f.Bound = int64(j.Index), fmt.Sprintf("%.3g of %.3g, by running error analysis", j.Ratio, j.Bound)
 		if j.Index < 0 {
 			f = at.Finding(j.Elements, nil, "%s: it has another number of elements", message)

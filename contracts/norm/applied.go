@@ -88,6 +88,7 @@ func updated(p *contract.Pass, r *evidence.Run, o *independent.Optimizer, params
 			if j.Outside() {
 				f := p.At(0, step).Of(t.Name).By(contract.Control).Finding(j.Got, j.Want,
 					"%s of the single worker is not what the recorded coefficient %v and learning rate %v make of the gradient", what, float64(coef.Value), float64(lr.Value))
+				f.Ratio, f.NormRatio = evidence.Quotient(float64(j.Got), j.Want), evidence.Quotient(j.NormRatio, 1)
 				f.Index, f.Bound = int64(j.Index), fmt.Sprintf("%.3g of the bound %.3g of the float32 update's roundings", j.Ratio, j.Bound)
 				p.Report(f)
 			}

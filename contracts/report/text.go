@@ -283,7 +283,7 @@ func (r *Report) next() string {
 		case r.SelfTest && r.Verdict != contract.Held:
 			return "Next: a mutant was not caught, so trust no \"held\" of that clause; see the lines above."
 		case r.Verdict == contract.Violated:
-			return "Next: run the first reproduce line, and see verify --explain " + c.ID + "."
+			return "Next: run the repeat line, and see verify --explain " + c.ID + "."
 		case r.Verdict == contract.Inconclusive:
 			return "Next: supply what the lines after \"why\" miss; this is not a pass."
 		}

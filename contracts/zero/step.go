@@ -55,7 +55,7 @@ func states(p *contract.Pass, c *compare.Comparison) {
 		bounded.Judge(p, c.Test, nil)
 		return
 	}
-	for step := c.Test.First; step < c.Test.Steps; step++ {
+	for step := c.Test.First - 1; step < c.Test.Steps; step++ { // what a run begins with, too
 		state(p, c, step)
 	}
 }
@@ -77,7 +77,11 @@ func workers(p *contract.Pass, c *compare.Comparison, step int) {
 // state compares gradients, weights and moments: the shards of all ranks added
 // up with the control's copy. Shards that are not all recorded cannot be judged.
 func state(p *contract.Pass, c *compare.Comparison, step int) {
-	for _, what := range append([]string{trace.Grad}, c.Test.State()...) {
+	whats := c.Test.State()
+	if step >= 0 {
+		whats = append([]string{trace.Grad}, whats...)
+	}
+	for _, what := range whats {
 		for _, t := range c.Test.Params {
 			got, ok := c.Test.Logical(step, what, t.Name, 0)
 			want, has := c.Control.Logical(step, what, t.Name, 0)
