@@ -237,3 +237,32 @@ func TestBrokenControls(t *testing.T) {
 		t.Errorf("controls %+v, cause %+v", r.Controls, r.Cause)
 	}
 }
+
+// TestNormOfAWrongGradient: the norm is judged by the gradient that there is.
+func TestNormOfAWrongGradient(t *testing.T) {
+	r, err := verify(t, func(c spec.Config) fault.Fault {
+		if c.Plan.DP < 2 {
+			return nil
+		}
+		return fault.FlipBit(fault.Every, "block.0", 0, 5, 20)
+	}, "C-NORM-001 odd dp=4 step 1 skipped")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := r.Contracts[0].Clauses
+	if cl[0].Verdict != contract.Held || cl[1].Verdict != contract.Held || cl[3].Verdict != contract.Violated {
+		t.Errorf("clauses 1, 2 and 4 are %s, %s and %s; want held, held and violated: %q", cl[0].Verdict, cl[1].Verdict, cl[3].Verdict, cl[1].Doubts)
+	}
+	r, err = verify(t, func(c spec.Config) fault.Fault {
+		if c.Plan.DP < 2 {
+			return nil
+		}
+		return fault.All(fault.FlipBit(fault.Every, "block.0", 0, 5, 20), fault.LocalNorm())
+	}, "C-NORM-001 odd dp=4 step 1 skipped")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cl := r.Contracts[0].Clauses[1]; cl.Verdict != contract.Violated {
+		t.Errorf("the norm is another, and clause 2 is %s: %q", cl.Verdict, cl.Doubts)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -275,5 +276,61 @@ func TestModelNameOfProcessors(t *testing.T) {
 		if got := modelName(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestOneBugIsOnePage: a bug that violates many clauses in many ways has a page, with
+// the earliest finding of all first, whatever contract found it.
+func TestOneBugIsOnePage(t *testing.T) {
+	var all []Contract
+	for i := range 12 {
+		c := Contract{ID: fmt.Sprintf("C-X-%03d", i), Title: "title"}
+		for j := range 6 {
+			cl := Clause{ID: fmt.Sprintf("%s.%d", c.ID, j+1), Says: "it is so", Class: contract.Exact, Verdict: contract.Held, Saw: 1, Expected: 1}
+			if i < 7 && j < 3 {
+				cl.Verdict, cl.Found, cl.Cases = contract.Violated, 800, []string{"a", fmt.Sprint(i)}
+				for k := range 8 {
+					cl.Findings = append(cl.Findings, contract.Finding{Case: "a", Rank: k, Step: 10 - i, Phase: contract.Phase(10 - j), Index: -1,
+						Tensor: "w", Got: strings.Repeat("0", 40), Want: strings.Repeat("1", 40), Message: fmt.Sprintf("%c is another", 'a'+k)})
+				}
+			}
+			c.Clauses = append(c.Clauses, cl)
+		}
+		all = append(all, c)
+	}
+	r := New(Environment{Version: "v0.1.0", Cores: 2}, all)
+	r.Explain()
+	if c := r.Cause; c == nil || c.Clause != "C-X-006.3" || c.Cases != 8 || c.Clauses != 20 || c.Finding.Rank != 0 {
+		t.Errorf("cause %+v", c)
+	}
+	var b bytes.Buffer
+	if err := Text(&b, r, TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "\n"); n > 55 || !strings.HasPrefix(b.String(), "lockstep verification: violated\n  cause    norm: rank 0 w\n") {
+		t.Errorf("%d lines:\n%s", n, b.String())
+	}
+}
+
+// TestWrongControls: what differs from a control that is wrong itself is no cause
+// where there is another.
+func TestWrongControls(t *testing.T) {
+	differs := contract.Finding{Case: "a", Rank: 1, Index: -1, Against: contract.Control, Phase: contract.Forward, Message: "differs from the control"}
+	late := contract.Finding{Case: "a", Rank: 0, Step: 5, Index: -1, Of: contract.Control, Phase: contract.Update, Message: "is not the formula's"}
+	clause := func(id string, f contract.Finding) Clause {
+		return Clause{ID: id, Says: "it is so", Class: contract.Exact, Verdict: contract.Violated, Found: 1, Findings: []contract.Finding{f}}
+	}
+	r := New(Environment{}, []Contract{{ID: "C-A-001", Title: "a", Clauses: []Clause{clause("C-A-001.1", differs), clause("C-A-001.2", late)}}})
+	if r.Explain(); r.Cause.Clause != "C-A-001.2" || len(r.Controls) != 1 || r.Controls[0].Case != "a" {
+		t.Errorf("cause %+v, controls %+v", r.Cause, r.Controls)
+	}
+	r = New(Environment{}, []Contract{{ID: "C-A-001", Title: "a", Clauses: []Clause{clause("C-A-001.1", differs)}}})
+	if r.Explain(); r.Cause.Clause != "C-A-001.1" || len(r.Controls) != 0 {
+		t.Errorf("cause %+v, controls %+v", r.Cause, r.Controls)
+	}
+	late.Case = "b"
+	r.Blame(Control{Case: "a", Plan: "dp=1", Clause: "C-M-001.1", Finding: &late})
+	if r.Cause.Clause != "C-M-001.1" || r.Cause.Clauses != 1 {
+		t.Errorf("cause %+v", r.Cause)
 	}
 }
