@@ -201,7 +201,7 @@ func TestWorst(t *testing.T) {
 		}
 	}
 	j := independent.Bounded{Value: []float64{1, 2}, Bound: []float64{0.5, 0.25}}.Judge("x", []float32{1, 3})
-	if want := (independent.Judged{Name: "x", Index: 1, Ratio: 4, Got: 3, Want: 2, Bound: 0.25, Width: 0.25, Elements: 2}); j != want || !j.Outside() {
+	if want := (independent.Judged{Name: "x", Index: 1, Ratio: 4, Got: 3, Want: 2, Bound: 0.25, Width: 0.25, Elements: 2, NormRatio: math.Sqrt2}); j != want || !j.Outside() {
 		t.Errorf("judged %+v, want %+v", j, want)
 	}
 	if got, want := j.String(), "x[1] is 3, evaluated 2: 4 of the bound 0.25"; got != want {
