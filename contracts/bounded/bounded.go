@@ -130,7 +130,7 @@ func (s *Snapshot) judgeLoss(p *contract.Pass, r *evidence.Run, step int, want c
 		}
 		if f, bad := worst(p, []float32{float32(e.Value)}, want); bad {
 			f.Rank, f.Step, f.Index = rank, step, -1
-			f.Phase = contract.Forward
+			f.Phase, f.Order = contract.Reduction, 1
 			f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
 			p.Report(f)
 		}

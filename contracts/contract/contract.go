@@ -72,6 +72,8 @@ const (
 	Control Role = "control" // what the test is compared with, as a rule the single worker on the same global batch
 	Again   Role = "again"   // the test once more
 	Other   Role = "other"   // the test with another seed
+	// Golden stands for a run of which hashes are kept: a finding against it.
+	Golden Role = "golden"
 )
 
 // Verdict is the outcome of a clause or contract. The zero value is

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,7 +17,11 @@ func judged(phase Phase, findings ...Finding) Result {
 			p.Report(f)
 		}
 	}}}}
-	return Judge(c, []Evidence{{Case: "a"}})[0]
+	all, err := Judge(context.Background(), c, []Evidence{{Case: "a"}})
+	if err != nil {
+		panic(err) // nothing ends that context
+	}
+	return all[0]
 }
 
 // TestEarliestFirst: findings come by step and phase, rules before comparisons, then
@@ -33,6 +38,7 @@ func TestEarliestFirst(t *testing.T) {
 		{Message: "sum", Phase: Reduction},
 		{Message: "clause's own"},
 		{Message: "next", Step: 1, Phase: Data},
+		{Message: "hash", Step: -1, Against: Golden},
 	}
 	var want []string
 	for _, f := range in[:maxFindings] {

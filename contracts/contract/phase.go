@@ -61,9 +61,10 @@ func (c *Clause) In(p Phase) *Clause {
 
 // Compare orders findings by what may be the cause of what: by step, by phase, what
 // breaks a rule before what merely differs from another run, and then in the order
-// of the computation. Findings that are equal so far are as likely.
+// of the computation. Findings that are equal so far are as likely. A golden hash
+// names nothing, so what differs from one comes last.
 func (f *Finding) Compare(g *Finding) int {
-	return cmp.Or(cmp.Compare(f.step(), g.step()), cmp.Compare(f.Phase-1, g.Phase-1), // Unphased is the last
+	return cmp.Or(cmp.Compare(f.general()/2, g.general()/2), cmp.Compare(f.step(), g.step()), cmp.Compare(f.Phase-1, g.Phase-1), // Unphased is the last
 		cmp.Compare(f.general(), g.general()), cmp.Compare(f.Order, g.Order))
 }
 
@@ -75,10 +76,14 @@ func (f *Finding) step() int {
 	return f.Step
 }
 
-// general is 1 of a finding that merely differs from another run.
+// general is 1 of a finding that merely differs from another run, 2 of one that
+// differs from a hash.
 func (f *Finding) general() int {
-	if f.Against != "" {
-		return 1
+	switch f.Against {
+	case "":
+		return 0
+	case Golden:
+		return 2
 	}
-	return 0
+	return 1
 }

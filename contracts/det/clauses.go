@@ -152,7 +152,7 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
 	}
 	for step := r.First; step < min(r.Steps, len(g.Steps)); step++ {
-		at := p.At(-1, step).Against(Golden)
+		at := p.At(-1, step).Against(contract.Golden)
 		coef, ok := r.Scalar(0, step, trace.Coef)
 		contract.Compare(at.In(contract.Norm, 0), ok, coef.Value < 1, slices.Contains(g.Clipped, step),
 			"the gradient is clipped in another step than in the golden run")
@@ -168,13 +168,10 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 	}
 }
 
-// Golden stands for the golden run as what a run is held against.
-const Golden contract.Role = "golden"
-
 // arises is when in its step two fingerprints differ first.
 func arises(a, b spec.Fingerprint) contract.Phase {
 	if a.Loss != b.Loss {
-		return contract.Forward
+		return contract.Reduction
 	}
 	return contract.Update
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// recorded is a history of one rank with an event of each of the steps.
-func recorded(steps ...int) *trace.History {
+// taking is a history of one rank with an event of each of the steps.
+func taking(steps ...int) *trace.History {
 	h := &trace.History{Header: trace.Header{World: 1}, Ranks: map[int][]trace.Event{0: nil}}
 	for _, s := range steps {
 		h.Ranks[0] = append(h.Ranks[0], trace.Event{Kind: trace.KindScalar, Step: s})
@@ -52,11 +52,11 @@ func TestStepsOf(t *testing.T) {
 		{"it goes on late, and is read from the beginning", upTo(claimed-3, claimed), 0, 0},
 		{"nothing after it goes on", []int{3}, 7, 7},
 	} {
-		if got := evidence.StepsOf(recorded(x.steps...), spec.Config{Steps: claimed}, x.first); got != x.want {
+		if got := evidence.StepsOf(taking(x.steps...), spec.Config{Steps: claimed}, x.first); got != x.want {
 			t.Errorf("%s: %d, want %d", x.name, got, x.want)
 		}
 	}
-	ends := recorded(0)
+	ends := taking(0)
 	ends.Ranks[0] = append(ends.Ranks[0], trace.Event{Kind: trace.KindEnd, Step: 2})
 	if got := evidence.StepsOf(ends, spec.Config{Steps: 3}, 0); got != 1 {
 		t.Errorf("an end is evidence of step 2: %d steps", got)
@@ -85,7 +85,7 @@ func TestBounded(t *testing.T) {
 	} {
 		cfg := base
 		x.change(&cfg)
-		h := recorded(upTo(0, x.steps)...)
+		h := taking(upTo(0, x.steps)...)
 		if err := evidence.Bounded(h, cfg); (err == nil) != x.bounded || err != nil && !strings.Contains(err.Error(), "pieces of evidence") {
 			t.Errorf("%s: bounded: %v", x.name, err)
 		}

@@ -29,8 +29,8 @@ func (r *Run) Moment(e trace.Event) (phase contract.Phase, order int) {
 	switch e.What {
 	case trace.Forward:
 		return contract.Forward, unit
-	case trace.Loss:
-		return contract.Forward, last
+	case trace.Loss: // as all ranks have it
+		return contract.Reduction, last
 	case trace.Backward, trace.WorkerGrad:
 		return contract.Backward, -unit
 	case trace.Grad:
@@ -45,7 +45,7 @@ func (r *Run) Moment(e trace.Event) (phase contract.Phase, order int) {
 	return contract.Update, 0
 }
 
-// last comes after all units.
+// last comes after all else of a phase.
 const last = 1 << 20
 
 // unit is the place of an event's unit, or its tensor's, in the forward pass, times

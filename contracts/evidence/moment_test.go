@@ -39,8 +39,8 @@ func TestMoment(t *testing.T) {
 	}
 	order := []struct{ kind, what, unit string }{
 		{"data", "", ""}, {"gather", names.Use, "embed"}, {"tap", trace.Forward, "embed"}, {"gather", names.Use, "block.0"}, {"tap", trace.Forward, "block.0"},
-		{"message", trace.Forward, "block.1"}, {"scalar", trace.Loss, ""}, {"digest", trace.WorkerGrad, "block.1"}, {"tap", trace.Backward, "block.0"},
-		{"digest", trace.Grad, "block.0"}, {"scalar", trace.Norm, ""}, {"digest", trace.MomentM, "block.0"},
+		{"message", trace.Forward, "block.1"}, {"digest", trace.WorkerGrad, "block.1"}, {"tap", trace.Backward, "block.0"},
+		{"digest", trace.Grad, "block.0"}, {"scalar", trace.Loss, ""}, {"scalar", trace.Norm, ""}, {"digest", trace.MomentM, "block.0"},
 	}
 	for i := 1; i < len(order); i++ {
 		a, b := order[i-1], order[i]

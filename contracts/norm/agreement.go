@@ -146,12 +146,22 @@ func norm(test, control *evidence.Run, step int) (x float64, how string, within 
 	return float64(e.Value), "the single worker, whose gradient it has", 0, ok
 }
 
-// squared is the norm by the sums of squares that stand beside digests.
-func squared(r *evidence.Run, step int) (float64, bool) {
-	sum := 0.0
+// squared is the norm by the sums of squares that stand beside digests; ok is false
+// where they are not all there, or copies of the gradient differ: then there is no one
+// norm that it must have.
+func squared(r *evidence.Run, step int) (x float64, ok bool) {
+	held, sum := r.Held(), 0.0
 	for _, t := range r.Params {
-		e, ok := r.Logical(step, trace.Grad, t.Name, 0)
-		if !ok || e.Count != t.Len {
+		groups := evidence.BySlice(r.Copies(held[t.Name], step, trace.Grad, 0))
+		for _, g := range groups {
+			for _, c := range g {
+				if !evidence.Same(c.Event, g[0].Event) {
+					return 0, false
+				}
+			}
+		}
+		e := evidence.Whole(groups)
+		if e.Count != t.Len {
 			return 0, false
 		}
 		sum += float64(e.Squares)

@@ -41,7 +41,7 @@ func mutants() []suite.Mutant {
 			"one rank looks at its gradients before their reduction is awaited; nothing comes of it but what it saw"),
 		m("gather-not-awaited", "2", "nano dp=2,zero=3", at(some, 0, "all-gather of"), unawaited(names.DP, overlapped(names.OpAllGather)),
 			"weights that are gathered ahead are used before they are there (ByteDance-Seed/VeOmni#419)"),
-		m("broadcast-not-awaited", "2", "odd dp=3,zero=3,shard=tensors", at(some, 0, "broadcast of"), unawaited(names.DP, overlapped(names.OpBroadcast)),
+		m("broadcast-not-awaited", "2", "odd dp=3,zero=3,shard=tensors", at(some, some, "broadcast of"), unawaited(names.DP, overlapped(names.OpBroadcast)),
 			"whole tensors that come from their owners are used before they are there"),
 		m("gathered-and-given-back", "2", "nano dp=2,zero=3", at(1, 0, "memory of rank 1, which was given up"), gatheredAndGivenBack(1, model.BlockUnit(1)),
 			"weights that were gathered ahead are given back before their use"),
