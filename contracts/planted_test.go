@@ -154,7 +154,7 @@ func TestPlantedBugs(t *testing.T) {
 			"; equal to model.layers.0.self_attn.q_proj.weight of rank 0\n", "in       nano dp=2,tp=2,pp=2, before step 0",
 			`repeat   verify --contract C-DDP-001 --case "nano dp=2,tp=2,pp=2"`}},
 		{"clipping on one rank of two slices", split + ";" + skip, unclipped, "C-NORM-001.1", 1, 0, contract.Update, []string{
-			"the coefficient that rank 1 applied", "got 1.00000", "first of 2 cases that differ"}},
+			"rank 1 did not apply the coefficient that it recorded", "got 1.00000", "first of 2 cases that differ"}},
 		{"gradient not divided by the tokens", "C-DDP-001 nano dp=3", summed, "C-DDP-001.4", 0, 0, contract.Reduction, []string{"norm ratio 475"}},
 		{"counter advanced per chunk", chunks, perChunk, "C-PIPE-001.4", 0, 0, contract.Update, []string{
 			"counter of rank 0 differs", "got 2 want 1, ratio 2"}},

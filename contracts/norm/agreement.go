@@ -65,7 +65,7 @@ func scaled(p *contract.Pass, r *evidence.Run) {
 			bound := want*(8+2/(1-o.Beta1))*0x1p-24 + math.Sqrt(float64(g.Count))*0x1p-146
 			if math.Abs(got-want) > bound {
 				f := p.At(rank, 0).Of(t.Name).In(contract.Update, 0).Finding(got/((1-o.Beta1)*math.Sqrt(float64(g.Squares))), float64(coef.Value),
-					"the coefficient that rank %d applied, by the norms of its gradient and first moment, is not the one that it recorded", rank)
+					"rank %d did not apply the coefficient that it recorded to all of its gradient: by their norms the first moment is not 1-beta1 of the clipped gradient", rank)
 				f.NormRatio = evidence.Quotient(got, want)
 				p.Report(f)
 			}
