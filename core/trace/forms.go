@@ -151,7 +151,7 @@ func after() []Form {
 				{Deadlock, "no goroutine can go on"},
 				{Failed, "the rank ended in a panic or an error"},
 			}},
-		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
+		{Kind: KindEnd, Says: "once, behind all else that the rank records: the run ended regularly; a history without it is cut off", First: -1},
 	}
 }
 
