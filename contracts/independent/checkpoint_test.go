@@ -344,6 +344,9 @@ func TestSafetensorsRefuses(t *testing.T) {
 	if again, _, err := independent.ReadSafetensors(bytes.NewReader(blanks), int64(len(blanks))); err != nil || len(again) != 2 {
 		t.Errorf("white space between tokens and behind them says nothing: %v", err)
 	}
+	sizes := func(b []byte) []byte {
+		return bytes.Replace(bytes.Replace(b, []byte("[0,24]"), []byte("[0,28]"), 1), []byte("[24,32]"), []byte("[28,32]"), 1)
+	}
 	length := func(n uint64) []byte { return append(binary.LittleEndian.AppendUint64(nil, n), good[8:]...) }
 	for name, b := range map[string][]byte{
 		"empty": nil, "seven bytes": good[:7], "length alone": good[:8], "huge": length(1 << 63), "beyond": length(uint64(len(good))), "most": length(math.MaxUint64),
@@ -351,11 +354,12 @@ func TestSafetensorsRefuses(t *testing.T) {
 		"shape": change("[2,3]", "[3,2]"), "three sides": change("[2,3]", "[2,3,1]"), "name": change("weight/t[", "weight/t("), "no kind": change("weight/t", "/t"),
 		"empty range": change("[0:2,0:3]", "[2:2,0:3]"), "descending": change("[0:2,0:3]", "[2:0,0:3]"), "negative": change("[0:2,0:3]", "[-1:1,0:3]"),
 		"huge range": change("[0:2,0:3]", "[0:2147483647,0:2147483647]"), "gap": change("[0,24]", "[4,28]"), "overlap": change("[24,32]", "[20,28]"),
-		"before": change("[0,24]", "[-24,0]"), "one offset": change("[0,24]", "[0]"), "overflow": change("[0,24]", "[9223372036854775804,-9223372036854775788]"),
+		"before": change("[0,24]", "[-24,0]"), "one offset": change("[0,24]", "[0]"), "three offsets": change("[0,24]", "[0,24,24]"), "overflow": change("[0,24]", "[9223372036854775804,-9223372036854775788]"),
 		"unknown field": change(`"dtype"`, `"x":1,"dtype"`), "twice": change("m/t[0:1,2:4]", "weight/t[0:2,0:3]"), "after": change("}}", "}} x"),
 		"a blank before": change("{", " {"), "no header": append(make([]byte, 8), good[8+n:]...), "metadata twice": change(`"k":"v"`, `"k":"u","k":"v"`),
 		"metadata again": change(`"m/t[`, `"__metadata__":{"k":"v"},"m/t[`), "a field twice": change(`"dtype":"F32"`, `"dtype":"F32","dtype":"F32"`),
 		"another case": change(`"dtype"`, `"DType"`), "no shape": change(`"shape":[2,3],`, ""), "of the same size": change("F32", "I32"), "an entry less": change(`"m/t[0:1,2:4]":{"dtype":"F32","shape":[1,2],"data_offsets":[24,32]},`, ""),
+		"other sizes": sizes(bytes.Clone(good)), "no rows": change(`"m/t[`, `"v/t[0:0,0:1]":{"dtype":"F32","shape":[0,1],"data_offsets":[0,0]},"m/t[`),
 		"fraction": change("[2,3]", "[2.5,3]"), "metadata": change(`{"k":"v"}`, `{"k":1}`),
 	} {
 		if p, _, err := independent.ReadSafetensors(bytes.NewReader(b), int64(len(b))); err == nil {
