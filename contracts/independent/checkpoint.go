@@ -161,7 +161,7 @@ func newAssembly(params []Param, kinds []string) *assembly {
 
 // file adds the pieces of a file, once it is known to be the one meant.
 func (a *assembly) file(dir string, f manifestFile, metadata map[string]string) error {
-	if f.Name == "" || f.Name == "." || f.Name == ".." || filepath.Base(f.Name) != f.Name {
+	if f.Name == "." || f.Name == ".." || filepath.Base(f.Name) != f.Name {
 		return fmt.Errorf("must be a name within the checkpoint")
 	}
 	in, size, err := openRegular(filepath.Join(dir, f.Name))
