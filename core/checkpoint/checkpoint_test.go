@@ -34,7 +34,7 @@ func grid() (rects []Rect, data [][]float32) {
 }
 
 // store writes the grid as a checkpoint of two files.
-func store(t *testing.T, root string) {
+func store(t testing.TB, root string) {
 	t.Helper()
 	rects, data := grid()
 	m := Manifest{Schema: Schema, Arithmetic: kernels.Arithmetic, Step: 3, Counter: 2}
