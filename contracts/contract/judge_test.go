@@ -49,16 +49,32 @@ func TestJudgeSideBySide(t *testing.T) {
 	}
 }
 
-// TestJudgePanics: the caller sees a clause's panic, and can recover.
-func TestJudgePanics(t *testing.T) {
-	c := &contract.Contract{Clauses: []*contract.Clause{{ID: "C-X-001.1", Check: func(*contract.Pass) { panic("no such tensor") }}}}
-	defer func() {
-		if p := fmt.Sprint(recover()); !strings.Contains(p, "no such tensor") || !strings.Contains(p, "judge_test.go") {
-			t.Errorf("recovered %q, want the panic and where it was", p)
+// A clause that panics on a piece of evidence is inconclusive, says where, and keeps
+// what it found; others are judged.
+func TestClausesThatPanic(t *testing.T) {
+	c := &contract.Contract{Clauses: []*contract.Clause{
+		{ID: "C-X-001.1", Check: func(p *contract.Pass) {
+			p.Expect(1)
+			p.Saw(1)
+			if p.Case == "b" {
+				panic("no such tensor")
+			}
+		}},
+		{ID: "C-X-001.2", Check: func(p *contract.Pass) { p.Expect(1); p.Saw(1) }},
+		{ID: "C-X-001.3", Check: func(p *contract.Pass) { p.Report(contract.Finding{}); panic("too late") }},
+	}}
+	r, err := contract.Judge(t.Context(), c, []contract.Evidence{{Case: "a"}, {Case: "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []contract.Verdict{contract.Inconclusive, contract.Held, contract.Violated} {
+		if got := r[i].Verdict(); got != want || (len(r[i].Panics) > 0) != (i != 1) {
+			t.Errorf("clause %d: %s, want %s: %v", i+1, got, want, r[i].Panics)
 		}
-	}()
-	_, err := contract.Judge(t.Context(), c, []contract.Evidence{{Case: "a"}})
-	t.Errorf("no panic, %v", err)
+	}
+	if s := fmt.Sprint(r[0].Panics, r[0].Doubts); strings.Count(s, "panic: no such tensor, in contract_test.") != 2 || !strings.Contains(s, "(judge_test.go:") || !strings.Contains(s, "case b") {
+		t.Errorf("it does not say where: %s", s)
+	}
 }
 
 // TestJudgeEnds: when its context ends so does a judgement, with the context's

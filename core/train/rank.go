@@ -88,10 +88,12 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 	return nil
 }
 
-func (r *rank) close() {
-	if r.queue != nil {
-		r.queue.Close()
+// close ends the queue, whose error it gives.
+func (r *rank) close() error {
+	if r.queue == nil {
+		return nil
 	}
+	return r.queue.Close()
 }
 
 // released tells the run of memory that is kept for later use.

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -24,13 +25,19 @@ func Rank(ctx context.Context, cfg spec.Config, set *data.Set, world comm.Commun
 		if err != nil {
 			abort(err) // what the queue waits in must not wait for peers that wait for this rank
 		}
-		r.close()
+		// A peer may have told the rank of what its own queue broke down at.
+		if beside := r.close(); err != nil && !brokeDown(err) && brokeDown(beside) {
+			err = beside
+		}
 		abort(nil)
 		losses = r.losses
 	}()
 	defer guard.Into(&err)
 	return nil, r.run(ctx, set)
 }
+
+// brokeDown reports whether an error comes of a panic.
+func brokeDown(err error) bool { return errors.As(err, new(*guard.Panic)) }
 
 // Header begins the history of a rank of a run of cfg, which is valid.
 func Header(cfg spec.Config, rank int, backend string) trace.Header {
