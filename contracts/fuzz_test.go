@@ -63,7 +63,7 @@ func FuzzHistory(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), most)
 		defer cancel()
 		begun := time.Now()
-		r, err := JudgeHistories(ctx, dir, All(), Options{})
+		r, err := JudgeHistories(ctx, []string{dir}, All(), Options{})
 		if d := time.Since(begun); d > most {
 			t.Errorf("took %s", d)
 		}

@@ -124,6 +124,39 @@ func TestOneClauseSpeaksOfNaN(t *testing.T) {
 	}
 }
 
+// TestSharedMemoryIsSeenUnderEveryPlan: ranks whose buffers lie in one memory agree
+// whatever is sent, so no plan is held with them.
+func TestSharedMemoryIsSeenUnderEveryPlan(t *testing.T) {
+	for _, plan := range []string{"dp=2", "dp=2,zero=1", "dp=2,zero=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"} {
+		cfg := on(t, "nano", plan, false)
+		cfg.Model.SeqLen, cfg.Steps = 3, 1
+		cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
+		out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := map[string]*kernels.Span{}
+		for rank := range cfg.Plan.World() {
+			for i, e := range out.History.Ranks[rank] {
+				if e.Kind != trace.KindSpan {
+					continue
+				}
+				if first[e.What] == nil {
+					first[e.What] = e.Span
+				}
+				out.History.Ranks[rank][i].Span = first[e.What]
+			}
+		}
+		dir := t.TempDir()
+		if err := out.History.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		if r := judged(t, All(), dir); r.Verdict != contract.Violated {
+			t.Errorf("%s: %s with all ranks' buffers in one memory", plan, r.Verdict)
+		}
+	}
+}
+
 // lament logs what is not held.
 func lament(t *testing.T, r *report.Report) {
 	for _, c := range r.Contracts {

@@ -1,6 +1,7 @@
 package data_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -102,7 +103,11 @@ func texts(string) ([]byte, error) { return []byte(text), nil }
 // say.
 func verdicts(h *trace.History, e contract.Evidence) (letters, says string) {
 	e.Case, e.Histories = "by hand", map[contract.Role]*trace.History{contract.Test: h}
-	for _, r := range contract.Judge(data.Contract(), []contract.Evidence{e}) {
+	results, err := contract.Judge(context.Background(), data.Contract(), []contract.Evidence{e})
+	if err != nil {
+		panic(err) // nothing ends that context
+	}
+	for _, r := range results {
 		letters += r.Verdict().String()[:1]
 		for _, f := range r.Findings {
 			says += fmt.Sprintf("%s rank %d, step %d: got %s, want %s: %s\n", r.Clause.ID, f.Rank, f.Step, f.Got, f.Want, f.Message)

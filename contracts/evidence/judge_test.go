@@ -94,7 +94,7 @@ func TestCompare(t *testing.T) {
 	if f := r.Findings[len(r.Findings)-1]; f.Index != 1 || f.Got != evidence.Bits(0x3f800000) || f.Want != evidence.Bits(0x40000000) {
 		t.Errorf("element: %+v", f)
 	}
-	if r.Expected != 8 || r.Saw != 6 {
+	if r.Expected != 10 || r.Saw != 8 {
 		t.Errorf("saw %d of %d, want 8 of 10", r.Saw, r.Expected)
 	}
 }

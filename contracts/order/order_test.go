@@ -1,6 +1,7 @@
 package order_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +68,11 @@ func roles(t *testing.T) map[contract.Role]*trace.History {
 
 // verdicts are what the clauses came to, as letters: h, v, i; and all they say.
 func verdicts(all map[contract.Role]*trace.History) (letters, says string) {
-	for _, r := range contract.Judge(order.Contract(), []contract.Evidence{{Case: "by hand", Histories: all}}) {
+	results, err := contract.Judge(context.Background(), order.Contract(), []contract.Evidence{{Case: "by hand", Histories: all}})
+	if err != nil {
+		panic(err) // nothing ends that context
+	}
+	for _, r := range results {
 		letters += r.Verdict().String()[:1]
 		for _, f := range r.Findings {
 			says += fmt.Sprintf("%s rank %d, step %d, %s: got %s, want %s: %s\n", strings.TrimPrefix(r.Clause.ID, "C-ORDER-001"), f.Rank, f.Step, f.Tensor, f.Got, f.Want, f.Message)

@@ -24,6 +24,7 @@ func chunks(r *evidence.Run, rank int) map[string]int {
 
 // owned is clause 1.
 func owned(p *contract.Pass, r *evidence.Run) {
+	r.Apart(p)
 	for _, ranks := range r.Along(names.PP) {
 		ran(p, r, ranks)
 	}

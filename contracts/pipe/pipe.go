@@ -23,8 +23,8 @@ func Contract() *contract.Contract {
 		Statement: "Every block is on one stage, stages hand on what their neighbours computed in the order of the plan's schedule, and the accumulated gradients are those of the model that is not cut.",
 		Doc:       doc,
 		Clauses: []*contract.Clause{
-			c("1", "Every block is owned by exactly one stage, the embedding by the first, final norm and head by the last.",
-				"phase, digest (weight) before the first step", contract.Integer, subject.With(owned)).In(contract.Forward),
+			c("1", "Every block is owned by exactly one stage, the embedding by the first, final norm and head by the last; no two buffers share memory.",
+				"phase, digest (weight) before the first step, span", contract.Integer, subject.With(owned)).In(contract.Forward),
 			c("2", "At every boundary sender and receiver have the shape of the micro-batch, also of a shorter one.",
 				"message", contract.Integer, subject.With(shaped)).In(contract.Forward),
 			c("3", "What a stage receives is what its neighbour sent: same micro-batch, same bits, forward and backward.",

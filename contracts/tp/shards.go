@@ -15,6 +15,7 @@ import (
 
 // shards is clause 3.
 func shards(p *contract.Pass, c *compare.Comparison) {
+	c.Test.Apart(p)
 	for _, t := range c.Test.Params {
 		tiled(p, c, t.Name)
 	}
