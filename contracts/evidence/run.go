@@ -48,6 +48,7 @@ type Run struct {
 	units   []string // in layout order
 	owners  []int    // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
+	counts  bool           // some digest is marked to count once
 	somehow map[about]bool // what some rank, -1 here, has a digest of
 	scalars map[about]trace.Event
 	changed map[about]trace.Event // changed and unmoved elements; what is the kind
@@ -77,6 +78,11 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 		return nil, false
 	}
 	r.owe(p, role)
+	if role == contract.Test {
+		if misfit := r.Misfit(); misfit != "" {
+			p.Doubt("%s run: %s", role, misfit)
+		}
+	}
 	if idle := r.Idle(); idle != "" {
 		p.Doubt("%s run: %s", role, idle)
 	}
@@ -133,6 +139,7 @@ func (r *Run) index() {
 		case trace.KindDigest:
 			if e.Digest != nil {
 				r.digests[k] = Add(r.digests[k], e)
+				r.counts = r.counts || e.Once
 				r.somehow[about{-1, e.Step, e.What, e.Tensor, e.Worker}] = true
 			}
 			if e.Data != nil {
