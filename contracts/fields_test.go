@@ -19,7 +19,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/race"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 var updateFields = flag.Bool("update-fields", false, "rewrite testdata/fields.txt")
@@ -30,6 +29,35 @@ type editing struct {
 	field string
 	has   func(e *trace.Event) bool // the event has the field
 	edit  func(e *trace.Event)
+}
+
+// reasons say why no clause reads a field of the events whose sort begins so; open is
+// what a sentence speaks of and no clause reads yet.
+func reasons() [][3]string {
+	return [][3]string{
+		{"memory", "", "C-ZERO-001.5 and C-PIPE-001.5 speak of memory, of plans that shard or have stages"},
+		{"phase", "", "C-TP-001.7, C-PIPE-001.5 and C-ZERO-001.4 speak of passes, of plans that cut the model"},
+		{"scalar", "once", "marks the copy that makes the fingerprint, which C-DET-001 reads"},
+		{"digest grad.worker", "once", "no sum reads it: every worker is one rank's"},
+		{"changed", "once", "no sum reads it"},
+		{"unmoved", "once", "no sum reads it"},
+		{"span", "what", "two buffers must not share memory, whichever they are"},
+		{"span", "count", "an address says where a buffer ends"},
+		{"issue", "unit", "C-DDP-001.3 speaks of how many blocks are reduced meanwhile, not of which"},
+		{"comm split", "", "no sentence speaks of how communicators are made"},
+		{"comm all-gather-bytes", "", "the agreement of replicas is read where it fails: diff"},
+		{"comm", "", "open: C-DDP-001.5 compares operation, unit and size between ranks, not with the plan"},
+	}
+}
+
+func why(t *testing.T, sort, field string) string {
+	for _, r := range reasons() {
+		if strings.HasPrefix(sort, r[0]) && (r[1] == "" || r[1] == field) {
+			return r[2]
+		}
+	}
+	t.Errorf("%s of %s: no clause reads it, and nobody says why", field, sort)
+	return ""
 }
 
 func number(field string, of func(*trace.Event) *int64) editing {
@@ -96,11 +124,7 @@ func otherWhat(e *trace.Event) string {
 }
 
 // family is a kind of plan; its runs are judged as recorded ones are.
-type family struct {
-	plan    string
-	capture bool
-	odd     bool
-}
+type family struct{ plan string }
 
 // about is what events are of one sort: changes are made to one of each.
 func about(e *trace.Event) string {
@@ -143,9 +167,9 @@ func (w *witness) notices(t *testing.T, h *trace.History) string {
 	return ""
 }
 
-// changed copies a history with an event of a sort changed on one rank, or alike on
-// all that have one.
-func changed(h *trace.History, sort string, x editing, all bool) (*trace.History, bool) {
+// edited copies a history with an event of a sort changed alike on all ranks that have
+// one: what one rank alone says is compared with the others far more often.
+func edited(h *trace.History, sort string, x editing) (*trace.History, bool) {
 	out := *h
 	out.Ranks = map[int][]trace.Event{}
 	done := false
@@ -157,7 +181,7 @@ func changed(h *trace.History, sort string, x editing, all bool) (*trace.History
 				at = append(at, i)
 			}
 		}
-		if len(at) > 0 && (all || !done) {
+		if len(at) > 0 {
 			e := &events[at[len(at)/2]]
 			x.edit(e)
 			done = done || (&trace.Header{World: h.Header.World}).Admits(e) == nil
@@ -167,6 +191,8 @@ func changed(h *trace.History, sort string, x editing, all bool) (*trace.History
 	return &out, done
 }
 
+// TestFieldsThatNoClauseReads edits every field of every sort of event. What no clause
+// of any contract notices stands in testdata/fields.txt, with why.
 func TestFieldsThatNoClauseReads(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the fields are no matter of races")
@@ -224,15 +250,13 @@ func (f family) unread(t *testing.T) (rows []string) {
 	slices.Sort(sorts)
 	for _, sort := range sorts {
 		for _, x := range editings() {
-			for mode, all := range []bool{true} {
-				edited, ok := changed(h, sort, x, all)
-				if ok && w.notices(t, edited) == "" {
-					rows = append(rows, fmt.Sprintf("%-22s %-6s %-40s %s", f.plan, []string{"all"}[mode], sort, x.field))
+			{
+				other, ok := edited(h, sort, x)
+				if ok && w.notices(t, other) == "" {
+					rows = append(rows, fmt.Sprintf("%-6s %-38s %-8s %s", f.plan, sort, x.field, why(t, sort, x.field)))
 				}
 			}
 		}
 	}
 	return rows
 }
-
-var _ kernels.Digest
