@@ -95,7 +95,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// What a run that goes on from a checkpoint left behind is not owed.
+// What a run that goes on from a checkpoint left behind is not owed; of one that does
+// not say so it is.
 func TestReadResumed(t *testing.T) {
 	h := whole(t)
 	cfg, err := spec.Of(h.Header.Spec)
@@ -109,7 +110,12 @@ func TestReadResumed(t *testing.T) {
 	var steps []int
 	found := func(p *contract.Pass, r *evidence.Run) { steps = []int{r.First, r.Steps}; p.Found(true) }
 	if res := judge(evidence.With(found), histories); res.Verdict() != contract.Held || !slices.Equal(steps, []int{4998, 5000}) {
-		t.Errorf("%s, %v, steps %v", res.Verdict(), res.Doubts, steps)
+		t.Errorf("as one that goes on: %s, %v, steps %v", res.Verdict(), res.Doubts, steps)
+	}
+	h.Ranks[0] = h.Ranks[0][1:]
+	res := judge(evidence.With(found), histories)
+	if res.Verdict() != contract.Inconclusive || !slices.Equal(steps, []int{0, 0}) || res.Expected != 5001 || !slices.Contains(res.Doubts, "test run: steps 0 to 4999 of 5000 are not recorded") {
+		t.Errorf("as one from the beginning: %s of %d, %v, steps %v", res.Verdict(), res.Expected, res.Doubts, steps)
 	}
 }
 
