@@ -203,3 +203,31 @@ func TestRoles(t *testing.T) {
 		t.Errorf("a schedule more that shows nothing: %s\n%s", got, says)
 	}
 }
+
+// TestLeast: what neither a scheduled run nor the control recorded is missing, also
+// where both recorded something else in its place; the test run is a scheduled one.
+func TestLeast(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		instead []trace.Event
+	}{
+		{"nothing", nil},
+		{"the norm", []trace.Event{{Kind: trace.KindScalar, What: trace.Norm}}},
+		{"a worker's gradient", []trace.Event{{Kind: trace.KindDigest, What: trace.WorkerGrad, Tensor: embed, Digest: &kernels.Digest{}}}},
+		{"what an optimizer gave", []trace.Event{{Kind: trace.KindDigest, What: trace.Updated, Tensor: embed, Digest: &kernels.Digest{}}}},
+	} {
+		all := roles(t)
+		for _, h := range all {
+			i := slices.IndexFunc(h.Ranks[1], func(e trace.Event) bool { return e.What == trace.Loss })
+			h.Ranks[1] = slices.Concat(h.Ranks[1][:i], c.instead, h.Ranks[1][i+1:])
+		}
+		if got, says := verdicts(all); got != "iih" {
+			t.Errorf("%s in place of the loss: %s\n%s", c.name, got, says)
+		}
+	}
+	all := roles(t)
+	all[contract.Test].Ranks[0] = all[contract.Test].Ranks[0][:3]
+	if got, says := verdicts(all); got != "iii" {
+		t.Errorf("a test run that shows nothing: %s\n%s", got, says)
+	}
+}
