@@ -33,9 +33,11 @@ func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 		return nil
 	}
 	var err error
+	var squares kernels.SquareSum // one for all
 	e.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
 		ev, x := proto, at.Range(p.Off+local.Lo-r.Lo, p.Off+local.Hi-r.Lo)
-		d, squares := new(kernels.Digest), kernels.SquareSum{}
+		d := new(kernels.Digest)
+		squares = kernels.SquareSum{}
 		AddDigest(d, e.Backend, p, local, x)
 		e.Backend.SumSquares(&squares, x)
 		ev.Squares = trace.Float(squares.Sum())
