@@ -190,9 +190,13 @@ func (s *Snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int, para
 	return nil
 }
 
-// Dissent reports the copies of one tensor, by rank, that differ from the others.
+// Dissent reports the copies of one tensor, by rank, that differ from the others; what
+// agrees in elements that are not finite is a doubt.
 func Dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
 	ref, out := evidence.Dissent(copies)
+	if len(copies) > len(out) {
+		evidence.Lost(p, step, what, copies[ref])
+	}
 	for _, rank := range out {
 		r.Report(p.At(rank, step).Of(copies[rank].Tensor), copies[rank], copies[ref],
 			"%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))

@@ -40,8 +40,8 @@ func (r *Run) Early(rank int) []Untimely {
 			}
 			for i, n := range reductions[k] {
 				due := len(walk)
-				if len(reductions[k]) == len(walk) && cfg.Plan.Zero >= 2 {
-					due = i + 1
+				if len(reductions[k]) >= len(walk) && cfg.Plan.Zero >= 2 {
+					due = min(i+1, len(walk)) // workers without sequences come last
 				}
 				if n < due {
 					out = append(out, Untimely{step, leaves[k][n], name})
