@@ -13,9 +13,11 @@ MODULES := $(sort $(dir $(shell find . -name go.mod)))
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without a C library threads take no address space beyond Go's own, which ulimit -v
+# counts.
 .PHONY: build
 build: ## build bin/verify and bin/train
-	$(GO) build -o bin/ ./cmd/verify ./cmd/train
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/verify ./cmd/train
 
 .PHONY: verify
 verify: build ## check this machine: run all contracts
@@ -32,6 +34,14 @@ campaign: ## 2,000 random correct runs without an alarm, 1,000 random bit flips 
 .PHONY: campaign-plans
 campaign-plans: ## every variant of both fixtures under every plan of the table: one answer each (many minutes)
 	$(GO) test -timeout 2h ./property/combinations -run 'TestOneAnswer|TestVariants' -v -campaign
+
+# Of one package after the other, as the native fuzzer runs one target at a time.
+FUZZTIME ?= 30s
+FUZZ     := core/trace:FuzzRead contracts:FuzzHistory core/checkpoint:FuzzHeader core/checkpoint:FuzzManifest cmd/train:FuzzConfig
+.PHONY: fuzz
+fuzz: ## feed hostile histories, checkpoints, manifests and configurations to their readers, each for 30 s
+	@for t in $(FUZZ); do echo "fuzz $$t"; \
+	$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; done
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone

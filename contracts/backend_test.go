@@ -30,7 +30,7 @@ func TestOnlyRunsNeedABackend(t *testing.T) {
 		if err := record(dir, c.record, parts); err != nil {
 			t.Fatal(err)
 		}
-		r, err := contracts.JudgeHistories(t.Context(), dir, []*suite.Suite{ddp}, contracts.Options{Oracle: oracle.NewOracle(text)})
+		r, err := contracts.JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{ddp}, contracts.Options{Oracle: oracle.NewOracle(text)})
 		if err != nil {
 			t.Fatal(err)
 		}

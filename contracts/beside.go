@@ -45,7 +45,7 @@ func (b *beside) look(ctx context.Context, a *attempt) (*sight, error) {
 	}
 	out := &sight{}
 	for _, v := range views {
-		if err := b.judge(out, v, a.clean.Contract+"/"+a.clean.Name); err != nil {
+		if err := b.judge(ctx, out, v, a.clean.Contract+"/"+a.clean.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -53,12 +53,12 @@ func (b *beside) look(ctx context.Context, a *attempt) (*sight, error) {
 }
 
 // judge adds what one contract sees.
-func (b *beside) judge(out *sight, v view, key string) error {
-	clean, err := b.unbroken(v, key)
+func (b *beside) judge(ctx context.Context, out *sight, v view, key string) error {
+	clean, err := b.unbroken(ctx, v, key)
 	if err != nil {
 		return err
 	}
-	broken, err := judge(v.by.Contract, []contract.Evidence{v.broken.evidence(b.o.Oracle)})
+	broken, err := judge(ctx, v.by.Contract, []contract.Evidence{v.broken.evidence(b.o.Oracle)})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (b *beside) judge(out *sight, v view, key string) error {
 }
 
 // unbroken judges an unbroken run, once.
-func (b *beside) unbroken(v view, key string) ([]contract.Result, error) {
+func (b *beside) unbroken(ctx context.Context, v view, key string) ([]contract.Result, error) {
 	key += " by " + v.by.ID
 	b.mu.Lock()
 	if b.clean == nil {
@@ -80,7 +80,7 @@ func (b *beside) unbroken(v view, key string) ([]contract.Result, error) {
 	}
 	if b.clean[key] == nil {
 		b.clean[key] = sync.OnceValues(func() ([]contract.Result, error) {
-			return judge(v.by.Contract, []contract.Evidence{v.clean.evidence(b.o.Oracle)})
+			return judge(ctx, v.by.Contract, []contract.Evidence{v.clean.evidence(b.o.Oracle)})
 		})
 	}
 	once := b.clean[key]

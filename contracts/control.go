@@ -20,53 +20,131 @@ import (
 const maxControlParams = 1 << 26
 
 // complete gives a training case the runs that it can be compared with: the
-// control, and, from the directory only, the same run again and with another
-// seed.
-func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCase) error {
+// control, and, from the directories only, the same run again and with another
+// seed. The result is one case or several: a run that is there twice is not chosen
+// from, for then another recorded run could take the place of one that shows a
+// violation.
+func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCase) ([]*recordedCase, error) {
 	t := rc.runs[contract.Test]
 	if t == nil || t.config == nil {
-		return nil
+		return []*recordedCase{rc}, nil
 	}
-	if t.contract == "" {
-		j.repeated(rc, t)
-	} else if cs, ok := j.known(c, t); ok {
-		if _, needed := cs.Runs[contract.Control]; !needed {
-			return nil
+	want, of := suite.Run{}, ""
+	if cs, ok := j.caseOf(c, t); ok && t.contract == c.ID {
+		run, needed := cs.Runs[contract.Control]
+		if !needed {
+			return []*recordedCase{rc}, nil
+		}
+		if recordedAs(cs.Runs[contract.Test], t) && run.Config != nil {
+			cfg := *run.Config
+			cfg.TextHash = t.config.TextHash
+			run.Config = &cfg
+			want, of = run, c.ID+"/"+cs.Name
 		}
 	}
-	if rc.runs[contract.Control] != nil {
-		return nil
-	}
-	want := controlOf(c, *t.config)
-	found := j.recorded(t, want)
-	if found == nil || !records(found.config.Evidence, want.Evidence) || c.Elements && !found.config.Evidence.Capture && want.Evidence.Capture {
-		made, err := j.control(ctx, want)
-		if err != nil {
-			return err
+	var unlike error // why no control of the run's size can be made
+	if want.Config == nil {
+		sized, err := compare.Sized(t.history, *t.config)
+		cfg := controlOf(c, sized)
+		if want, unlike = (suite.Run{Config: &cfg}), err; err == nil {
+			want.Do, unlike = goingOn(t.history, cfg)
+			of = t.dir()
 		}
-		found = cmp.Or(made, found)
 	}
-	if found != nil {
-		rc.runs[contract.Control] = found
+	compared, err := j.controls(ctx, c, rc, want, of, unlike)
+	if err != nil || t.contract == c.ID {
+		return compared, err
 	}
-	return nil
+	return j.repeated(c, compared, t), nil
 }
 
-// repeated finds the same run again, and with another seed.
-func (j *judgement) repeated(rc *recordedCase, t *recorded) {
+// controls is a case beside its control: the one that is made here, and every
+// recorded one that differs from it; where none can be made, as where unlike says
+// why, every recorded one, with a doubt unless golden has its bits.
+func (j *judgement) controls(ctx context.Context, c *suite.Suite, rc *recordedCase, want suite.Run, of string, unlike error) ([]*recordedCase, error) {
+	own := made{why: fmt.Sprintf("no control for %s: %v", want.Config.Model.Name, unlike)}
+	if unlike == nil {
+		var err error
+		if own, err = j.make(ctx, want, of); err != nil {
+			return nil, err
+		}
+	}
+	all := j.recorded(rc, *want.Config)
+	var out []*recordedCase
+	if own.run != nil {
+		out = append(out, rc.beside(contract.Control, own.run, own.doubts...))
+		for _, r := range all {
+			r.used = true
+			if d := differ(r.history, own.run.history); d != "" {
+				out = append(out, rc.againstRecorded(r, fmt.Sprintf("%s: is not the control made here: %s", r.dir(), d)))
+			}
+		}
+		return out, nil
+	}
+	for i, r := range all {
+		r.used = true
+		if i > 0 && differ(r.history, all[0].history) == "" && !lacks(c, all[0], *want.Config) {
+			continue
+		}
+		doubts := believed(r)
+		if doubts != nil {
+			j.note("%s", own.why)
+		}
+		out = append(out, rc.againstRecorded(r, doubts...))
+	}
+	if len(out) == 0 {
+		j.note("%s", own.why)
+		out = append(out, rc)
+	}
+	return out, nil
+}
+
+// againstRecorded is the case beside a recorded control.
+func (rc *recordedCase) againstRecorded(r *recorded, doubts ...string) *recordedCase {
+	out := rc.beside(contract.Control, r, doubts...)
+	out.in = strings.TrimPrefix(rc.in+", beside "+r.dir(), ", ")
+	return out
+}
+
+// lacks reports whether a recorded control has not all that a contract reads.
+func lacks(c *suite.Suite, r *recorded, want spec.Config) bool {
+	return !records(r.config.Evidence, want.Evidence) || c.Elements && !r.config.Evidence.Capture && want.Evidence.Capture
+}
+
+// repeated adds the same run again, and with another seed, where clauses read
+// them: every one that is recorded.
+func (j *judgement) repeated(c *suite.Suite, cases []*recordedCase, t *recorded) []*recordedCase {
 	unseeded := func(c spec.Config) string { c.Seed = 0; return runSpec(c) }
+	reads := map[contract.Role]bool{}
+	for _, role := range readBy(c) {
+		reads[role] = true
+	}
+	found := map[contract.Role][]*recorded{}
 	for _, r := range j.all {
-		if r == t || r.config == nil || unseeded(*r.config) != unseeded(*t.config) {
+		if r == t || !r.untagged(true) || unseeded(*r.config) != unseeded(*t.config) {
 			continue
 		}
 		role := contract.Other
 		if r.config.Seed == t.config.Seed {
 			role = contract.Again
 		}
-		if rc.runs[role] == nil {
-			rc.runs[role] = r
+		if reads[role] {
+			found[role] = append(found[role], r)
 		}
 	}
+	var out []*recordedCase
+	for i := range max(1, len(found[contract.Again]), len(found[contract.Other])) {
+		for _, rc := range cases {
+			for role, all := range found {
+				rc = rc.beside(role, all[min(i, len(all)-1)])
+			}
+			if i > 0 {
+				rc.in = strings.TrimPrefix(fmt.Sprintf("%s, beside repetition %d", rc.in, i), ", ")
+			}
+			out = append(out, rc)
+		}
+	}
+	return out
 }
 
 // runSpec is the specification without what it records.
@@ -106,20 +184,22 @@ func records(e, need spec.Evidence) bool {
 	return e.Digests && e.Workers && (e.Taps || !need.Taps)
 }
 
-// recorded finds the control of a run in the directory, preferably one that
-// records all that is needed.
-func (j *judgement) recorded(t *recorded, want spec.Config) *recorded {
-	var out *recorded
-	for _, r := range j.all {
-		if r == t || r.config == nil || problemSpec(*r.config) != problemSpec(want) || !samePlan(*r.config, want) {
-			continue
-		}
-		if records(r.config.Evidence, want.Evidence) {
-			return r
-		}
-		out = cmp.Or(out, r)
+// recorded finds the controls of a case in the directories: its own, and every
+// untagged run of the control's task and plan, those first that record all that is
+// needed.
+func (j *judgement) recorded(rc *recordedCase, want spec.Config) []*recorded {
+	want.Steps = rc.runs[contract.Test].config.Steps // whatever is recorded of them
+	var all []*recorded
+	if own := rc.runs[contract.Control]; own != nil && own.config != nil {
+		all = append(all, own)
 	}
-	return out
+	for _, r := range j.all {
+		if r != rc.runs[contract.Test] && r.untagged(true) && problemSpec(*r.config) == problemSpec(want) && samePlan(*r.config, want) {
+			all = append(all, r)
+		}
+	}
+	full, less := split(all, func(r *recorded) bool { return records(r.config.Evidence, want.Evidence) })
+	return append(full, less...)
 }
 
 // samePlan reports whether a run was computed as the control that is wanted. The
@@ -139,29 +219,48 @@ func samePlan(c, want spec.Config) bool {
 	return a == b
 }
 
-// control runs a control, once per specification. It notes why where it cannot;
-// the error is only ctx's.
-func (j *judgement) control(ctx context.Context, cfg spec.Config) (*recorded, error) {
-	cfg.Backend = j.o.Backend
-	key := string(cfg.Spec())
-	if made, done := j.controls[key]; done {
-		return made, nil
-	}
-	h, err := j.run(ctx, cfg)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	j.controls[key] = nil
-	if err != nil {
-		firstLine, _, _ := strings.Cut(err.Error(), "\n")
-		j.note("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, firstLine)
-		return nil, nil
-	}
-	j.controls[key] = &recorded{history: h, config: &cfg}
-	return j.controls[key], nil
+// made is a control that was made here.
+type made struct {
+	run    *recorded // nil where it could not be
+	why    string    // it could not
+	doubts []string  // of its bits
 }
 
-func (j *judgement) run(ctx context.Context, cfg spec.Config) (*trace.History, error) {
+// make runs a control, once per specification and, where a case does more to it
+// than train it, per case. The error is only ctx's.
+func (j *judgement) make(ctx context.Context, want suite.Run, of string) (made, error) {
+	cfg := *want.Config
+	cfg.Backend = j.o.Backend
+	key := string(cfg.Spec())
+	if plain := want.Parts == nil && want.Do == nil; !plain {
+		key += " of " + of
+	}
+	if m, done := j.made[key]; done {
+		return m, nil
+	}
+	want.Key, want.Config = "", &cfg // what is made here is kept here
+	h, err := j.run(ctx, want)
+	if ctx.Err() != nil {
+		return made{}, context.Cause(ctx)
+	}
+	var m made
+	if err != nil {
+		m.why, _, _ = strings.Cut(err.Error(), "\n")
+		m.why = fmt.Sprintf("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, m.why)
+	} else {
+		m.run = &recorded{history: h, config: &cfg, used: true}
+		if want.Parts == nil {
+			if _, err := goldens(h, cfg); err != nil {
+				m.doubts = []string{fmt.Sprintf("the control made here: %v", err)}
+			}
+		}
+	}
+	j.made[key] = m
+	return m, nil
+}
+
+func (j *judgement) run(ctx context.Context, want suite.Run) (*trace.History, error) {
+	cfg := *want.Config // Validate fills it in
 	if cfg.Model.Params() > maxControlParams {
 		return nil, errors.New("the model is too large to train here in passing; record a run of one rank into the directory")
 	}
@@ -169,11 +268,11 @@ func (j *judgement) run(ctx context.Context, cfg spec.Config) (*trace.History, e
 	if err != nil {
 		return nil, err
 	}
-	if text.Hash() != cfg.TextHash {
+	if text.Hash() != cmp.Or(cfg.TextHash, text.Hash()) {
 		return nil, fmt.Errorf("text %s has SHA-256 %.12s, the run was made with %.12s", cfg.Text, text.Hash(), cfg.TextHash)
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return j.engine.Make(ctx, suite.Run{Config: &cfg})
+	return j.engine.Make(ctx, want)
 }

@@ -120,17 +120,84 @@ func TestVerifyStopsWithItsContext(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
-	r, err := Verify(ctx, []*suite.Suite{c}, options())
-	if r != nil || !errors.Is(err, stop) {
-		t.Errorf("report %v, error %v", r, err)
+	o := options()
+	o.Histories = t.TempDir()
+	r, err := Verify(ctx, []*suite.Suite{c}, o)
+	if r == nil || !errors.Is(err, stop) || r.Verdict != contract.Inconclusive || !has(r.Notes, "enough: ") {
+		t.Fatalf("report %+v, error %v", r, err)
+	}
+	if d := r.Contracts[0].Clauses[0].Doubts; !has(d, "case toy a: the test run was interrupted") {
+		t.Errorf("what was not run is not named: %v", d)
+	}
+}
+
+// What was made until a verification is interrupted is judged: a violation stands,
+// and nothing is held for want of the rest.
+func TestInterruptedVerificationKeepsWhatWasJudged(t *testing.T) {
+	for want, spoil := range map[contract.Verdict]func(rank int, e *trace.Event) bool{contract.Violated: wrong(1), contract.Inconclusive: nil} {
+		toy := &toy{}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("enough")
+		c := withTest(toy.contract(), toy.record(2, 2, spoil))
+		inner := c.Cases
+		c.Cases = func(o suite.Options) []suite.Case {
+			out := inner(o)
+			out[1].Runs[contract.Test] = suite.Run{Do: func(ctx context.Context, _ suite.Env) (*trace.History, error) {
+				cancel(stop)
+				return nil, context.Cause(ctx)
+			}}
+			return out
+		}
+		r, err := Verify(ctx, []*suite.Suite{c}, options())
+		if !errors.Is(err, stop) || r == nil || r.Verdict != want || !has(r.Notes, "enough: 1 of 2 cases were run and judged") {
+			t.Fatalf("%v: %v, %+v", want, err, r)
+		}
+		if cl := r.Contracts[0].Clauses[0]; !has(cl.Doubts, "case toy b: the test run was interrupted") || cl.Saw == 0 {
+			t.Errorf("%v: %+v", want, cl)
+		}
+	}
+}
+
+// Mutants that an interrupted self-test did not come to are named, and are neither
+// caught nor missed.
+func TestInterruptedSelfTestNamesTheRest(t *testing.T) {
+	toy := &toy{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("enough")
+	c := toy.contract()
+	c.Mutants[1].Break = breaking(suite.Run{Do: func(ctx context.Context, _ suite.Env) (*trace.History, error) {
+		cancel(stop)
+		return nil, context.Cause(ctx)
+	}})
+	r, err := SelfTest(ctx, []*suite.Suite{c}, options())
+	if !errors.Is(err, stop) || r == nil || r.Verdict != contract.Inconclusive {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if m := r.Contracts[0].Clauses[1].Mutants[0]; m.Outcome != report.NotRun || !strings.Contains(m.Detail, "enough") {
+		t.Errorf("%+v", m)
 	}
 }
 
 func TestClausesThatPanicAreErrors(t *testing.T) {
 	c := (&toy{}).contract()
-	c.Clauses[1].Check = func(*contract.Pass) { panic("index out of range") }
-	if _, err := Verify(t.Context(), []*suite.Suite{c}, options()); err == nil || !strings.Contains(err.Error(), "judging C-TOY-001") {
-		t.Errorf("error %v", err)
+	inner := c.Clauses[1].Check
+	for name, check := range map[string]func(p *contract.Pass){
+		"index out of range [3] with length 0":            func(*contract.Pass) { _ = []int(nil)[len(c.Clauses)+1] },
+		"invalid memory address or nil pointer dereferen": func(*contract.Pass) { _ = (*suite.Suite)(nil).Mutants },
+		"out of order": func(*contract.Pass) { panic("out of order") },
+	} {
+		c.Clauses[1].Check = check
+		r, err := Verify(t.Context(), []*suite.Suite{c}, options())
+		if err == nil || !strings.Contains(err.Error(), "judging C-TOY-001: C-TOY-001.2 on case toy a: panic: ") || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "(driver_test.go:") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if r == nil || r.Contracts[0].Clauses[0].Verdict != contract.Held || r.Contracts[0].Clauses[1].Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[1].Doubts, "broke down: panic: ") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	c.Clauses[1].Check = func(p *contract.Pass) { inner(p); p.Report(contract.Finding{Message: "seen"}); panic("too late") }
+	if r, err := Verify(t.Context(), []*suite.Suite{c}, options()); err == nil || r.Verdict != contract.Violated {
+		t.Errorf("a violation that was found before: %v, %+v", err, r)
 	}
 }
 
@@ -208,7 +275,7 @@ func TestHistoriesAreSavedAndJudgedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	made := toy.made.Load()
-	again, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, options())
+	again, err := JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{c}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +301,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	judge := func(expect int) *report.Report {
 		o := options()
 		o.ExpectRanks = expect
-		r, err := JudgeHistories(t.Context(), dir, []*suite.Suite{c}, o)
+		r, err := JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{c}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,26 +316,30 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "C-TOY-001_toy_b", "test", "0001"+trace.Extension)); err != nil {
 		t.Fatal(err)
 	}
-	if r := judge(2); r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, "ranks [1] of the 2") {
+	if r := judge(2); r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, "ranks 1 of the 2") {
 		t.Errorf("rank 1 is gone: %s, %v", r.Verdict, r.Contracts[0].Clauses[0].Doubts)
 	}
 }
 
 func TestValidateNamesEveryFault(t *testing.T) {
 	for want, spoil := range map[string]func(*suite.Suite){
-		"must look like C-NAME-001":       func(c *suite.Suite) { c.ID = "toy" },
-		"title is missing":                func(c *suite.Suite) { c.Title = "" },
-		"statement is missing":            func(c *suite.Suite) { c.Statement = "" },
-		"documentation is missing":        func(c *suite.Suite) { c.Doc = "" },
-		"the ID must be C-TOY-001.2":      func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
-		"sentence is missing":             func(c *suite.Suite) { c.Clauses[0].Says = "" },
-		"evidence is missing":             func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
-		"derivation of the bound":         func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
-		`class "" is unknown`:             func(c *suite.Suite) { c.Clauses[0].Class = "" },
-		"no check":                        func(c *suite.Suite) { c.Clauses[0].Check = nil },
-		"no mutant shows":                 func(c *suite.Suite) { c.Mutants = c.Mutants[:1] },
-		"no clauses":                      func(c *suite.Suite) { c.Clauses = nil },
-		"no cases":                        func(c *suite.Suite) { c.Cases = nil },
+		"must look like C-NAME-001":  func(c *suite.Suite) { c.ID = "toy" },
+		"title is missing":           func(c *suite.Suite) { c.Title = "" },
+		"statement is missing":       func(c *suite.Suite) { c.Statement = "" },
+		"documentation is missing":   func(c *suite.Suite) { c.Doc = "" },
+		"the ID must be C-TOY-001.2": func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
+		"sentence is missing":        func(c *suite.Suite) { c.Clauses[0].Says = "" },
+		"evidence is missing":        func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
+		"derivation of the bound":    func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
+		`class "" is unknown`:        func(c *suite.Suite) { c.Clauses[0].Class = "" },
+		"no check":                   func(c *suite.Suite) { c.Clauses[0].Check = nil },
+		"no mutant shows":            func(c *suite.Suite) { c.Mutants = c.Mutants[:1] },
+		"no clauses":                 func(c *suite.Suite) { c.Clauses = nil },
+		"no cases":                   func(c *suite.Suite) { c.Cases = nil },
+		`level 3: lacks the case "toy b"`: func(c *suite.Suite) {
+			cases := c.Cases
+			c.Cases = func(o suite.Options) []suite.Case { return cases(o)[:min(2, 4-o.Level)] }
+		},
 		`there is no case "elsewhere"`:    func(c *suite.Suite) { c.Mutants[0].On = "elsewhere" },
 		`clause "C-TOY-001.9" is unknown`: func(c *suite.Suite) { c.Mutants[0].Clause = "C-TOY-001.9" },
 		"breaks nothing":                  func(c *suite.Suite) { c.Mutants[0].Break = nil },
@@ -340,7 +411,7 @@ func TestFilesDoNotDecideHowMuchMemoryIsTaken(t *testing.T) {
 		if err := l.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		return JudgeHistories(t.Context(), dir, []*suite.Suite{ddp.Suite()}, options())
+		return JudgeHistories(t.Context(), []string{dir}, []*suite.Suite{ddp.Suite()}, options())
 	}
 	cfg.Model.Layers = 1 << 20
 	var wrong *OptionError

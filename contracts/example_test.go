@@ -59,7 +59,7 @@ func ExampleJudgeHistories() {
 		return
 	}
 	o := contracts.Options{Parts: parts, Oracle: oracle.NewOracle(text)}
-	r, err := contracts.JudgeHistories(context.Background(), dir, []*suite.Suite{ddp}, o)
+	r, err := contracts.JudgeHistories(context.Background(), []string{dir}, []*suite.Suite{ddp}, o)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,14 +3,16 @@ package contracts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
-	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -18,84 +20,90 @@ import (
 // layer, and a file must not decide how much memory that takes.
 const maxLayers = 1 << 12
 
-// recorded is a history from a file, with what its header says.
-type recorded struct {
-	history  *trace.History
-	config   *spec.Config // nil where the run was no training
-	contract string       // from the header's case; empty where it has none
-	name     string
-	role     contract.Role
-}
-
-// recordedCase is one case made of recorded runs.
-type recordedCase struct {
-	name    string
-	runs    map[contract.Role]*recorded
-	clauses []string
-}
-
-// JudgeHistories judges the runs recorded below dir. Histories that verify
-// saved are put together as the cases they were; any other training run of
-// several ranks is judged against its control: a run of one rank with the same
-// specification in dir, else one that is made here on o's backend when the text
-// is available. Contracts for which dir holds nothing are left out with a note,
-// unless only one is asked for.
-func JudgeHistories(ctx context.Context, dir string, cs []*suite.Suite, o Options) (*report.Report, error) {
+// JudgeHistories judges the runs recorded below the directories: each is judged,
+// serves another as its control, or is named as left out. Histories that verify
+// saved are put together as the cases they were; any other training run is judged
+// against its control, which is made here on o's backend where that can be: a run
+// of one rank with the same specification that was recorded is compared with it,
+// and stands in for it where golden has the same bits. Contracts for which the
+// directories hold nothing are left out with a note, unless only one is asked for.
+func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
 	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
-	histories, err := trace.Load(dir)
-	if err != nil {
+	histories, err := files.Await(ctx, func() ([]*trace.History, error) { return trace.Load(dirs...) })
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, trace.ErrMemory):
+		return nil, err
+	case err != nil:
 		return nil, &OptionError{err}
 	}
-	j := &judgement{o: &o, engine: o.engine(), dir: dir, env: o.Environment, controls: map[string]*recorded{}}
-	j.env.Histories = dir
+	j := &judgement{o: &o, engine: o.engine(), texts: o.again(), dirs: dirs, asked: cs, env: o.Environment, made: map[string]made{}}
+	j.env.Histories = strings.Join(dirs, ", ")
 	for _, h := range histories {
-		r := read(h)
+		r, err := read(h)
+		if err != nil {
+			return nil, &OptionError{fmt.Errorf("%s: a history of %s on %s: %w", h.Dir, h.Header.Model, h.Header.Plan, err)}
+		}
 		if r.config != nil && r.config.Model.Layers > maxLayers {
-			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", dir, r.config.Model.Layers, maxLayers)}
+			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", h.Dir, r.config.Model.Layers, maxLayers)}
 		}
 		j.all = append(j.all, r)
 	}
 	var out []report.Contract
+	var errs []error
 	for _, c := range cs {
+		begun := time.Now()
 		sum, found, err := j.contract(ctx, c, len(cs) == 1)
-		if err != nil {
-			return nil, err
+		if err != nil && sum.ID == "" { // no control, and not for want of a text
+			cause := context.Cause(ctx)
+			if cause == nil {
+				return nil, err
+			}
+			out, errs = append(out, notJudged(c.Contract, cause)), append(errs, cause)
+			continue
 		}
+		sum.Seconds = time.Since(begun).Seconds()
+		errs = append(errs, err)
 		if found || len(cs) == 1 {
 			out = append(out, sum)
 		} else {
-			j.note("%s: %s holds no history that it judges", c.ID, dir)
+			j.note("%s: %s holds no history that it judges", c.ID, j.env.Histories)
 		}
 	}
+	left := j.left()
 	r := report.New(j.env, out)
+	r.LeaveOut(left...)
 	r.Notes = j.notes
-	return r, nil
+	r.Explain()
+	return r, errors.Join(errs...)
 }
 
-// read classifies a history.
-func read(h *trace.History) *recorded {
-	r := &recorded{history: h}
-	if c, err := spec.Of(h.Header.Spec); err == nil {
-		r.config = &c
+// notJudged is the report of a contract that there was no time for.
+func notJudged(c *contract.Contract, cause error) report.Contract {
+	results, _ := contract.Judge(context.Background(), c, nil) // of nothing, at once
+	for i := range results {
+		results[i].Doubts = append(results[i].Doubts, fmt.Sprintf("not judged: %v", cause))
 	}
-	r.contract, r.name, r.role = suite.Tag(h.Header.Case)
-	return r
+	return report.Summary(c, results)
 }
 
 // judgement is the state of one JudgeHistories.
 type judgement struct {
-	o        *Options
-	engine   *suite.Engine // of controls
-	dir      string
-	all      []*recorded
-	controls map[string]*recorded // made here, by specification; nil where impossible
-	env      report.Environment
-	notes    []string
+	o      *Options
+	engine *suite.Engine // of controls
+	texts  contract.Texts
+	dirs   []string
+	asked  []*suite.Suite
+	all    []*recorded
+	made   map[string]made // controls made here, by what they are
+	env    report.Environment
+	notes  []string
 }
 
 func (j *judgement) note(format string, args ...any) {
@@ -104,38 +112,66 @@ func (j *judgement) note(format string, args ...any) {
 	}
 }
 
-// contract judges all that dir holds for c.
-func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (report.Contract, bool, error) {
-	cases := j.saved(c)
-	if len(cases) == 0 {
-		cases = j.foreign(c, only)
-	}
+// contract judges all that the directories hold for c; found is whether that is
+// anything.
+func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (sum report.Contract, found bool, err error) {
+	cases, doubts := j.saved(c)
+	cases = append(cases, j.foreign(c, only && len(cases) == 0)...)
 	var evidence []contract.Evidence
-	var doubts []string
 	lines := map[string]string{}
 	for _, rc := range cases {
-		if err := j.complete(ctx, c, rc); err != nil {
+		beside, err := j.complete(ctx, c, rc)
+		if err != nil {
 			return report.Contract{}, false, err
 		}
-		e := contract.Evidence{Case: rc.name, Histories: map[contract.Role]*trace.History{}, Clauses: rc.clauses, Oracle: j.o.Oracle, Texts: j.texts}
-		for role, r := range rc.runs {
-			e.Histories[role] = r.history
+		for _, rc := range beside {
+			e := j.evidence(rc)
+			if rc.serves && (!only || len(cases) > 1) && !decides(ctx, c, e) {
+				j.note("%s: %s serves other runs as their control; it is no evidence for this contract", c.ID, rc.runs[contract.Test].dir())
+				continue
+			}
+			if t := rc.runs[contract.Test]; t != nil {
+				doubts = append(doubts, j.absent(e.Name(), t.history)...)
+				j.describe(t)
+			}
+			lines[e.Name()] = j.line(c)
+			evidence = append(evidence, e)
 		}
-		if t := rc.runs[contract.Test]; t != nil {
-			doubts = append(doubts, j.absent(rc.name, t.history)...)
-			j.describe(t)
-		}
-		lines[rc.name] = "verify --history " + quote(j.dir) + " --contract " + c.ID + j.o.machine()
-		evidence = append(evidence, e)
 	}
-	sum, err := summarise(c.Contract, evidence, doubts, lines)
-	return sum, len(evidence) > 0, err
+	found = len(evidence) > 0 || len(doubts) > 0
+	sum, err = summarise(ctx, c.Contract, evidence, doubts, lines)
+	return sum, found, err
 }
 
-// texts gives clauses the bytes of a training text.
-func (j *judgement) texts(name string) ([]byte, error) {
-	t, err := j.o.text(name)
-	return t.Bytes, err
+// line is the command that judges a contract's histories again.
+func (j *judgement) line(c *suite.Suite) string {
+	out := "verify"
+	for _, dir := range j.dirs {
+		out += " --history " + quote(dir)
+	}
+	return out + " --contract " + c.ID + j.o.machine()
+}
+
+// evidence is what a case's runs recorded. They are used thereby.
+func (j *judgement) evidence(rc *recordedCase) contract.Evidence {
+	e := contract.Evidence{Case: rc.name, In: rc.in, Histories: map[contract.Role]*trace.History{}, Clauses: rc.clauses, Doubts: rc.doubts, Oracle: j.o.Oracle, Texts: j.texts}
+	for role, r := range rc.runs {
+		e.Histories[role] = r.history
+		r.used = true
+	}
+	return e
+}
+
+// decides reports whether some clause is violated by evidence, or all are held.
+func decides(ctx context.Context, c *suite.Suite, e contract.Evidence) bool {
+	results, err := judge(ctx, c.Contract, []contract.Evidence{e})
+	if err != nil {
+		return true // it is reported
+	}
+	is := func(v contract.Verdict) func(contract.Result) bool {
+		return func(r contract.Result) bool { return r.Verdict() == v }
+	}
+	return slices.ContainsFunc(results, is(contract.Violated)) || !slices.ContainsFunc(results, is(contract.Inconclusive))
 }
 
 // describe adds a judged run to the report's environment.
@@ -159,97 +195,33 @@ func (j *judgement) absent(name string, h *trace.History) []string {
 		return []string{fmt.Sprintf("case %s: a world of %d ranks, %d were expected", name, w, n)}
 	}
 	if m := h.Missing(); len(m) > 0 {
-		return []string{fmt.Sprintf("case %s: ranks %v of the %d expected left no history", name, m, n)}
+		return []string{fmt.Sprintf("case %s: ranks %s of the %d expected left no history", name, trace.Spans(m), n)}
 	}
 	return nil
 }
 
-// saved puts the histories that verify saved for c together again.
-func (j *judgement) saved(c *suite.Suite) []*recordedCase {
-	var out []*recordedCase
+// left names the runs that nothing was made of and that would have been evidence
+// for what was asked; it notes the others.
+func (j *judgement) left() []string {
+	var out []string
 	for _, r := range j.all {
-		if r.contract != c.ID {
-			continue
-		}
-		i := slices.IndexFunc(out, func(rc *recordedCase) bool { return rc.name == r.name })
-		if i < 0 {
-			rc := &recordedCase{name: r.name, runs: map[contract.Role]*recorded{}}
-			if cs, ok := j.known(c, r); ok {
-				rc.clauses = cs.Clauses
-			}
-			out, i = append(out, rc), len(out)
-		}
-		out[i].runs[r.role] = r
-	}
-	return out
-}
-
-// known finds the case of c that a recorded run is of, at any level: one of the
-// contract's own, or one on the configuration and plan of the run.
-func (j *judgement) known(c *suite.Suite, r *recorded) (suite.Case, bool) {
-	asked := []suite.Options{j.o.Options}
-	if r.config != nil {
-		own := j.o.Options
-		own.Config = r.config.Model.Name
-		short, full := own, own
-		short.Plans, full.Plans = []string{given(*r.config).String()}, []string{r.config.Plan.String()}
-		asked = append(asked, own, short, full)
-	}
-	for _, o := range asked {
-		for o.Level = 1; o.Level <= maxLevel; o.Level++ {
-			if cs, ok := c.Find(o, r.name); ok {
-				return cs, true
-			}
-		}
-	}
-	return suite.Case{}, false
-}
-
-// foreign makes a case of every untagged run that c can judge: training runs of
-// several ranks, or of one rank where there are no others; runs that are no
-// training, for a contract whose cases are none. Where only c is asked for and is
-// about none of them it gets them all, and says what they lack.
-func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
-	training, whole := kind(c)
-	if training && !whole && !only {
-		return nil // its clauses need runs that only its own cases make
-	}
-	several := slices.ContainsFunc(j.all, func(r *recorded) bool { return r.untagged(true) && r.history.Header.World > 1 })
-	fits := func(r *recorded) bool {
-		return r.untagged(training) && !(training && several && r.history.Header.World == 1)
-	}
-	about := func(r *recorded) bool {
-		return fits(r) && (r.config == nil || c.Judges == nil || c.Judges(r.config.Plan))
-	}
-	if only && !slices.ContainsFunc(j.all, about) {
-		about = fits
-	}
-	var out []*recordedCase
-	for i, r := range j.all {
-		if about(r) {
-			name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
-			out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}})
+		switch {
+		case r.flaw != "":
+			out = append(out, fmt.Sprintf("%s: %s", r.dir(), r.flaw))
+		case r.contract != "" && !j.known(r.contract):
+			out = append(out, fmt.Sprintf("%s: is of the contract %q, which is none here", r.dir(), r.contract))
+		case r.used:
+		case r.contract != "":
+			j.note("%s: is of %s, which was not asked for", r.dir(), r.contract)
+		default:
+			j.note("%s: none of the contracts that were asked for is about this run", r.dir())
 		}
 	}
 	return out
 }
 
-func (r *recorded) untagged(training bool) bool {
-	return r.contract == "" && (r.config != nil) == training
-}
-
-// kind reports whether a contract's cases are training runs, and whether a test
-// run, alone or with a control, is evidence for all of its clauses. It is so of the
-// contract, so no text or plan of the options has a say: one too short for any case
-// must not make the contract look away.
-func kind(c *suite.Suite) (training, whole bool) {
-	for _, cs := range c.Cases(suite.Options{Level: 1}) {
-		if cs.Runs[contract.Test].Config == nil {
-			continue
-		}
-		training = true
-		_, control := cs.Runs[contract.Control]
-		whole = whole || (control || len(cs.Runs) == 1) && cs.Clauses == nil
-	}
-	return training, whole
+// known reports whether a contract is one of all, or of those that were asked for.
+func (j *judgement) known(id string) bool {
+	is := func(c *suite.Suite) bool { return c.ID == id }
+	return slices.ContainsFunc(j.asked, is) || slices.ContainsFunc(All(), is)
 }

@@ -66,7 +66,7 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 		if !ok {
 			continue
 		}
-		results, err := judge(x.Contract, []contract.Evidence{p.evidence(o.Oracle)})
+		results, err := judge(ctx, x.Contract, []contract.Evidence{p.evidence(o.Oracle)})
 		if err != nil {
 			return nil, err
 		}

@@ -47,9 +47,9 @@ type Options struct {
 	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
 	// generated ones; nothing or FaultsDefault is the contracts' own mutants.
 	Faults []string
-	// Progress is told what runs next; nil for none. It may be called
-	// concurrently.
-	Progress func(what string)
+	// Progress is told how far the runs are, and which takes longest, when one begins
+	// or ends; nil for none. Calls follow each other.
+	Progress func(suite.Progress)
 }
 
 // OptionError is a mistake in options, found before anything runs.
@@ -94,7 +94,7 @@ func (o *Options) engine() *suite.Engine {
 	if o.Level > 1 {
 		width = 1
 	}
-	return &suite.Engine{Parts: o.Parts, Text: o.text, Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
+	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
 }
 
 // Check fills defaults and refuses options that cannot be run on the contracts,
@@ -126,7 +126,7 @@ func (o *Options) checkValues() error {
 		return fmt.Errorf("expect-ranks=%d: must be from 1 to %d", o.ExpectRanks, plan.MaxRanks)
 	}
 	name := cmp.Or(o.Config, widest)
-	preset, err := spec.Preset(name)
+	preset, err := o.Base(name)
 	if err != nil {
 		return err
 	}
@@ -151,6 +151,9 @@ func (o *Options) checkRuns(cs []*suite.Suite) error {
 		return errors.New("no backend is given to run on")
 	}
 	if err := o.checkName(cs); err != nil {
+		return err
+	}
+	if err := o.checkSelection(cs); err != nil {
 		return err
 	}
 	concerned, _ := o.concerned(cs)

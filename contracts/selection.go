@@ -1,12 +1,14 @@
 package contracts
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
@@ -30,30 +32,129 @@ func (o *Options) mine(c *suite.Suite) []string {
 	return out
 }
 
-// about are the options for one contract, with the plans that it is about. Where
-// it is about none it gets all, and says what it lacks.
+// about are the options for one contract, with the plans that it is about and takes.
+// Where it is about none it gets all, and says what it lacks.
 func (o *Options) about(c *suite.Suite) suite.Options {
 	out := o.Options
 	if mine := o.mine(c); len(mine) > 0 {
 		out.Plans = mine
+		if taken := takes(c, out); len(taken) > 0 {
+			out.Plans = taken
+		}
 	}
 	return out
 }
 
-// concerned leaves out contracts that are about none of the plans asked for or
-// have no case of the name asked for, unless only one contract is asked for.
+// takes lists those of the plans of options that some run of a contract's cases is
+// on, but for controls.
+func takes(c *suite.Suite, o suite.Options) []string {
+	all := c.Cases(o)
+	return slices.DeleteFunc(slices.Clone(o.Plans), func(s string) bool {
+		p, err := plan.Parse(s)
+		return err != nil || !slices.ContainsFunc(all, func(cs suite.Case) bool { return runsOn(cs, p) })
+	})
+}
+
+func runsOn(cs suite.Case, p plan.Plan) bool {
+	for role, r := range cs.Runs {
+		if r.Config == nil || role == contract.Control {
+			continue
+		}
+		asked, is := p, r.Config.Plan
+		if asked.Validate(r.Config.Model, r.Config.Sequences) == nil && is.Validate(r.Config.Model, r.Config.Sequences) == nil && asked == is {
+			return true
+		}
+	}
+	return false
+}
+
+// ignored lists, as flags, what is asked for and no case of a contract depends on.
+func (o *Options) ignored(c *suite.Suite) []string {
+	var out []string
+	for _, x := range []struct {
+		option suite.Option
+		asked  bool
+		flag   string
+	}{
+		{suite.PlanOption, len(o.Plans) > 0, "plan=" + strings.Join(o.Plans, "; ")},
+		{suite.ConfigOption, o.Config != "", "config=" + o.Config},
+		{suite.StepsOption, o.Steps > 0, fmt.Sprintf("steps=%d", o.Steps)},
+		{suite.SeedOption, o.Seed > 0, fmt.Sprintf("seed=%d", o.Seed)},
+		{suite.DataOption, o.ownText(), "data=" + o.Text.Name},
+	} {
+		if x.asked && slices.Contains(c.Ignores, x.option) {
+			out = append(out, x.flag)
+		}
+	}
+	return out
+}
+
+// ownText reports whether another text than the built-in default is asked for.
+func (o *Options) ownText() bool { return o.Text.Name != "" && o.Text.Name != data.Default().Name }
+
+// selection is what of the options one contract does not do: all of it, where whole
+// is said, or a part.
+type selection struct{ whole, part string }
+
+// selects says what a contract makes of the plans, the case and the other options
+// that are asked for. What it leaves out is named, and never held.
+func (o *Options) selects(c *suite.Suite) (s selection) {
+	if x := o.ignored(c); len(x) > 0 {
+		return selection{whole: fmt.Sprintf("%s: has no case that depends on %s", c.ID, strings.Join(x, ", "))}
+	}
+	if len(o.Plans) > 0 {
+		about := o.about(c)
+		taken := takes(c, about)
+		left := slices.DeleteFunc(slices.Clone(o.Plans), func(p string) bool { return slices.Contains(taken, p) })
+		switch {
+		case len(o.mine(c)) == 0:
+			return selection{whole: fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and "))}
+		case len(taken) == 0:
+			return selection{whole: fmt.Sprintf("%s: no case takes the plans %s together; name a configuration that they fit, if there is one", c.ID, strings.Join(about.Plans, " and "))}
+		case len(left) > 0:
+			s.part = fmt.Sprintf("%s: no case takes the plans %s", c.ID, strings.Join(left, " and "))
+		}
+	}
+	if o.Case != "" && len(o.Cases(c)) == 0 {
+		s.whole = fmt.Sprintf("%s: has no case %q", c.ID, o.Case)
+	}
+	if why := o.unfit(c); s.whole == "" && why != "" {
+		s.whole = fmt.Sprintf("%s: not judged: %s", c.ID, why)
+	}
+	return s
+}
+
+// concerned leaves out contracts that do nothing of what is asked for, with a note,
+// and notes what others do not do.
 func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []string) {
 	for _, c := range cs {
-		switch {
-		case len(cs) > 1 && len(o.Plans) > 0 && len(o.mine(c)) == 0:
-			notes = append(notes, fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and ")))
-		case len(cs) > 1 && o.Case != "" && len(o.Cases(c)) == 0:
-			notes = append(notes, fmt.Sprintf("%s: has no case %q", c.ID, o.Case))
-		default:
+		s := o.selects(c)
+		if s.whole == "" || o.lacking(cs) {
 			out = append(out, c)
+		}
+		for _, note := range []string{s.whole, s.part} {
+			if note != "" {
+				notes = append(notes, note)
+			}
 		}
 	}
 	return out, notes
+}
+
+// lacking reports whether one contract is asked for by name, with plans of which it
+// is about none: it is judged on these, and says what they lack.
+func (o *Options) lacking(cs []*suite.Suite) bool {
+	return len(cs) == 1 && len(o.Plans) > 0 && len(o.mine(cs[0])) == 0 && len(o.ignored(cs[0])) == 0
+}
+
+// checkSelection refuses options of which no contract does anything, or, where one
+// is asked for by name, not all.
+func (o *Options) checkSelection(cs []*suite.Suite) error {
+	concerned, notes := o.concerned(cs)
+	if len(concerned) == 0 || len(cs) == 1 && len(notes) > 0 && !o.lacking(cs) {
+		return errors.New(strings.Join(notes, "; "))
+	}
+	return nil
 }
 
 // checkName refuses a case's name that none of the contracts knows.
@@ -93,14 +194,19 @@ func (o *Options) shown(c *suite.Suite) *contract.Contract {
 // these options run it.
 func (o *Options) Reproduce(c *suite.Suite, cs suite.Case) string {
 	s := "verify --contract " + c.ID + " --case " + quote(cs.Name)
-	if len(o.Plans) > 0 {
+	if len(o.Plans) > 0 && !slices.Contains(c.Ignores, suite.PlanOption) {
 		s += " --plan " + quote(strings.Join(o.about(c).Plans, "; "))
 	}
-	if o.Config != "" {
+	if o.Config != "" && !slices.Contains(c.Ignores, suite.ConfigOption) {
 		s += " --config " + quote(o.Config)
 	}
-	if o.Steps > 0 {
+	if o.Steps > 0 && !slices.Contains(c.Ignores, suite.StepsOption) {
 		s += fmt.Sprintf(" --steps %d", o.Steps)
+	}
+	if slices.Contains(c.Ignores, suite.DataOption) {
+		without := *o
+		without.Text = data.Text{}
+		return s + without.flags()
 	}
 	return s + o.flags()
 }
@@ -121,13 +227,21 @@ func (o *Options) flags() string {
 // machine are the flags that say what to compute with.
 func (o *Options) machine() string {
 	var s string
-	if o.Text.Name != "" && o.Text.Name != "default" {
+	if o.ownText() {
 		s += " --data " + quote(o.Text.Name)
 	}
 	if o.Backend != "" {
 		s += " --backend " + quote(o.Backend)
 	}
 	return s
+}
+
+// CommandLine is what a person types to run a command with arguments.
+func CommandLine(name string, args []string) string {
+	for _, a := range args {
+		name += " " + quote(a)
+	}
+	return name
 }
 
 // quote makes one word of s for a POSIX shell.

@@ -2,9 +2,12 @@ package contracts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,6 +15,8 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // mutantDeadline bounds how long a rank of a broken run waits for a peer that
@@ -40,16 +45,17 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err != nil {
 		return nil, err
 	}
-	if err := st.run(ctx, groups); err != nil {
-		return nil, err
-	}
+	err = st.run(ctx, groups)
 	var out []report.Contract
 	for _, g := range groups {
 		out = append(out, st.summary(g))
 	}
 	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
-	return r, nil
+	if cause := context.Cause(ctx); cause != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("%v: mutants that are named as not run were not judged", cause))
+	}
+	return r, err
 }
 
 // selfTest is the state of one SelfTest.
@@ -58,6 +64,9 @@ type selfTest struct {
 	cs     []*suite.Suite
 	beside *beside
 	engine *suite.Engine
+
+	mu   sync.Mutex
+	errs []error // why nothing can be said of some faults
 }
 
 func newSelfTest(cs []*suite.Suite, o *Options) *selfTest {
@@ -95,6 +104,7 @@ type attempt struct {
 	own           *suite.Suite // nil for a generated fault
 	clean, broken *suite.Trial
 	out           report.Mutant
+	took          time.Duration
 }
 
 // groups plans the faults that the options ask for.
@@ -141,17 +151,41 @@ func (s *selfTest) run(ctx context.Context, groups []*group) error {
 			if ctx.Err() != nil {
 				break
 			}
-			eg.Go(func() (err error) {
-				a.out, err = s.try(ctx, g, a)
+			eg.Go(func() error {
+				begun := time.Now()
+				err := guard.Do(func() (err error) {
+					a.out, err = s.try(ctx, g, a)
+					return err
+				})
+				a.took = time.Since(begun)
 				a.broken = nil
-				return err
+				if err != nil {
+					s.failed(a, err)
+				}
+				return nil // the other faults are tried all the same
 			})
 		}
 	}
-	if err := eg.Wait(); err != nil {
-		return err
+	_ = eg.Wait()
+	for _, g := range groups {
+		for _, a := range g.attempts {
+			if a.out.Outcome == "" {
+				s.failed(a, context.Cause(ctx))
+			}
+		}
 	}
-	return context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return errors.Join(s.errs...)
+}
+
+// failed notes why nothing can be said of a fault.
+func (s *selfTest) failed(a *attempt, err error) {
+	a.out = report.Mutant{ID: a.mutant.ID, On: a.mutant.On, Says: a.mutant.Says, Rows: a.mutant.Rows, Outcome: report.NotRun, Detail: err.Error()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, fmt.Errorf("mutant %s: %w", a.mutant.ID, err))
 }
 
 // try says what became of one fault.
@@ -167,7 +201,21 @@ func (s *selfTest) try(ctx context.Context, g *group, a *attempt) (report.Mutant
 	}
 	m.Seen = sight.seen()
 	m.Outcome, m.Detail = s.outcome(g, a, sight)
-	return m, nil
+	return m, s.unable(a, m.Outcome)
+}
+
+// unable says why nothing follows from an outcome: the unbroken run did not come to
+// its end, or the broken one came to that of a deadline so short that it proves
+// nothing of the fault.
+func (s *selfTest) unable(a *attempt, outcome report.Outcome) error {
+	if err := suite.Errors(a.clean); err != nil {
+		return err
+	}
+	err := a.broken.Err(contract.Test)
+	if d := s.o.Parts.Deadline; outcome != report.Caught && d > 0 && d < mutantDeadline && err != nil && strings.Contains(err.Error(), names.Late) {
+		return err
+	}
+	return nil
 }
 
 // outcome weighs what the clauses saw of a fault.
@@ -209,6 +257,9 @@ func describe(r contract.Result) string {
 // summary is the report of one contract's faults.
 func (s *selfTest) summary(g *group) report.Contract {
 	out := report.Contract{ID: g.ID, Title: g.Title}
+	for _, a := range g.attempts {
+		out.Seconds += a.took.Seconds()
+	}
 	for _, cl := range g.Clauses {
 		sum := report.Clause{ID: cl.ID, Says: cl.Says, Class: cl.Class, Verdict: contract.Held}
 		for _, a := range g.attempts {
@@ -236,6 +287,11 @@ func (s *selfTest) count(sum *report.Clause, g *group, m report.Mutant) {
 	sum.Expected++
 	if m.Outcome == report.Caught || g.generated && m.Outcome == report.Refused {
 		sum.Saw++
+		return
+	}
+	if m.Outcome == report.NotRun {
+		sum.Verdict = sum.Verdict.Worse(contract.Inconclusive)
+		sum.Doubts = append(sum.Doubts, fmt.Sprintf("mutant %s: not run: %s", m.ID, m.Detail))
 		return
 	}
 	sum.Verdict = contract.Violated

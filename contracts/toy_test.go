@@ -36,6 +36,7 @@ func (t *toy) record(ranks, steps int, change func(rank int, e *trace.Event) (ke
 					l.Record(e)
 				}
 			}
+			l.Record(trace.Event{Kind: trace.KindEnd, Step: steps - 1})
 			logs = append(logs, l)
 		}
 		return trace.Merge(logs)

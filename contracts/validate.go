@@ -3,6 +3,7 @@ package contracts
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -64,7 +65,7 @@ func (v *validator) contract() {
 
 func (v *validator) clauses() {
 	for i, cl := range v.c.Clauses {
-		if want := fmt.Sprintf("%s.%d", v.c.ID, i+1); cl.ID != want {
+		if want := fmt.Sprintf("%s.%d", v.c.ID, i+1); cl.ID != want && !v.c.Part {
 			v.fault("clause %q: the ID must be %s", cl.ID, want)
 		}
 		v.need(cl.ID, "sentence", cl.Says)
@@ -86,13 +87,13 @@ func (v *validator) clauses() {
 }
 
 // cases checks the cases of every level and returns those of level 1, which the
-// mutants are applied to, by name.
+// mutants are applied to, by name. Every level has the cases of the one below.
 func (v *validator) cases() map[string]suite.Case {
 	if v.c.Cases == nil {
 		v.fault("no cases")
 		return nil
 	}
-	var first map[string]suite.Case
+	var first, below map[string]suite.Case
 	for level := 1; level <= maxLevel; level++ {
 		byName := map[string]suite.Case{}
 		for _, cs := range v.c.Cases(suite.Options{Level: level, Text: data.Default()}) {
@@ -102,6 +103,12 @@ func (v *validator) cases() map[string]suite.Case {
 			byName[cs.Name] = cs
 			v.oneCase(cs)
 		}
+		for _, name := range slices.Sorted(maps.Keys(below)) {
+			if _, ok := byName[name]; !ok {
+				v.fault("level %d: lacks the case %q of level %d", level, name, level-1)
+			}
+		}
+		below = byName
 		if level == 1 {
 			first = byName
 		}

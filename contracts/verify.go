@@ -1,10 +1,13 @@
 package contracts
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -14,8 +17,10 @@ import (
 )
 
 // Verify runs the cases of contracts and judges what they recorded. Where runs
-// ended in an error the report holds what the histories up to it show, and the
-// error joins the runs' errors; wrong options are an *OptionError and no report.
+// ended in an error, or a clause's check panicked, the report holds what there is,
+// and the error joins what went wrong; wrong options are an *OptionError and no
+// report. When ctx ends, the cases whose runs were made until then are judged, the
+// report names the others, and the error has ctx's cause.
 func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, error) {
 	if err := Validate(cs); err != nil {
 		return nil, err
@@ -23,6 +28,11 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
+	return o.verify(ctx, cs)
+}
+
+// verify is Verify of contracts and options that were checked.
+func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report, error) {
 	cs, notes := o.concerned(cs)
 	e := o.engine()
 	trials := map[*suite.Suite][]*suite.Trial{}
@@ -34,8 +44,9 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 		all = append(all, trials[c]...)
 		notes = append(notes, o.unheeded(c, trials[c])...)
 	}
-	if err := e.Run(ctx, all...); err != nil {
-		return nil, err
+	errs := []error{e.Run(ctx, all...)}
+	if errs[0] != nil {
+		notes = append([]string{unfinished(errs[0], all)}, notes...)
 	}
 	if o.Histories != "" {
 		for _, t := range all {
@@ -44,37 +55,74 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 			}
 		}
 	}
+	judging, stop := afterwards(ctx)
+	defer stop()
 	var out []report.Contract
+	var clock suite.Clock
 	for _, c := range cs {
-		sum, err := o.judge(c, trials[c])
-		if err != nil {
-			return nil, err
+		begun := time.Now()
+		sum, err := o.judge(judging, c, trials[c])
+		if sum.ID == "" { // there was no time for it
+			sum = notJudged(o.shown(c), err)
 		}
-		out = append(out, sum)
+		sum.Seconds = (time.Since(begun) + clock.Took(trials[c]...)).Seconds()
+		out, errs = append(out, sum), append(errs, err)
 	}
 	r := report.New(o.environment(all), out)
 	r.Notes = notes
-	return r, suite.Errors(all...)
+	o.explain(ctx, e, r, cs, trials)
+	return r, errors.Join(append(errs, suite.Errors(all...))...)
+}
+
+// lastWords is how long what was run is judged once the context has ended.
+const lastWords = 20 * time.Second
+
+// afterwards is a context for judging what was run until then: it ends a while after
+// ctx does.
+func afterwards(ctx context.Context) (context.Context, func()) {
+	judging, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(lastWords, func() { cancel(context.Cause(ctx)) })
+	})
+	return judging, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// unfinished says how much of a verification was done when its context ended.
+func unfinished(cause error, all []*suite.Trial) string {
+	made := 0
+	for _, t := range all {
+		if len(t.Unfinished()) == 0 {
+			made++
+		}
+	}
+	return fmt.Sprintf("%v: %d of %d cases were run and judged, the others are named as not run", cause, made, len(all))
 }
 
 // judge applies a contract to its cases, which were run.
-func (o *Options) judge(c *suite.Suite, trials []*suite.Trial) (report.Contract, error) {
+func (o *Options) judge(ctx context.Context, c *suite.Suite, trials []*suite.Trial) (report.Contract, error) {
 	var evidence []contract.Evidence
 	var failures []string
 	lines := map[string]string{}
 	for _, t := range trials {
+		if missing := t.Unfinished(); len(missing) > 0 {
+			failures = append(failures, missing...)
+			continue
+		}
 		evidence = append(evidence, t.Evidence(o.Oracle))
 		failures = append(failures, t.Failures()...)
 		lines[t.Name] = o.Reproduce(c, t.Case)
 	}
-	return summarise(o.shown(c), evidence, failures, lines)
+	return summarise(ctx, o.shown(c), evidence, failures, lines)
 }
 
 // summarise judges one contract. doubts apply to all its clauses; lines are the
 // commands that reproduce a case, for findings that name none.
-func summarise(c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
-	results, err := judge(c, evidence)
-	if err != nil {
+func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
+	results, err := judge(ctx, c, evidence)
+	if results == nil && err != nil {
 		return report.Contract{}, err
 	}
 	for i := range results {
@@ -86,27 +134,31 @@ func summarise(c *contract.Contract, evidence []contract.Evidence, doubts []stri
 			}
 		}
 	}
-	return report.Summary(c, results), nil
+	return report.Summary(c, results), err
 }
 
-// judge is contract.Judge, with a clause that panics turned into an error:
-// histories may come from files.
-func judge(c *contract.Contract, evidence []contract.Evidence) (r []contract.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("judging %s: panic: %v", c.ID, p)
+// judge is contract.Judge, with the panics of checks, whose clauses are inconclusive,
+// as an error too: histories may come from files.
+func judge(ctx context.Context, c *contract.Contract, evidence []contract.Evidence) ([]contract.Result, error) {
+	results, err := contract.Judge(ctx, c, evidence)
+	errs := []error{err}
+	for _, r := range results {
+		for _, err := range r.Panics {
+			errs = append(errs, fmt.Errorf("judging %s: %w", c.ID, err))
 		}
-	}()
-	return contract.Judge(c, evidence), nil
+	}
+	return results, errors.Join(errs...)
 }
 
 // environment completes what the caller said with what the cases say.
 func (o *Options) environment(all []*suite.Trial) report.Environment {
 	e := o.Environment
-	e.Text, e.TextHash = o.Text.Name, o.Text.Hash()
+	e.Text, e.TextHash, e.Depth, e.Seed = o.Text.Name, o.Text.Hash(), o.Level, o.Seed
 	for _, t := range all {
-		if cfg := t.Runs[contract.Test].Config; cfg != nil {
-			addConfig(&e, *cfg)
+		for _, role := range t.Roles() {
+			if cfg := t.Runs[role].Config; cfg != nil && role != contract.Control {
+				addConfig(&e, *cfg)
+			}
 		}
 	}
 	slices.SortFunc(e.Plans, strings.Compare)
@@ -117,6 +169,7 @@ func addConfig(e *report.Environment, cfg spec.Config) {
 	if s := cfg.Model.Name + ":" + given(cfg).String(); !slices.Contains(e.Plans, s) {
 		e.Plans = append(e.Plans, s)
 	}
+	e.Seed = cmp.Or(e.Seed, cfg.Seed)
 	if e.LastStep == "" && cfg.Validate() == nil {
 		e.LastStep = string(cfg.LastStep)
 	}

@@ -16,8 +16,10 @@ type Routine struct {
 type Tallier interface {
 	// Tally lists all routines that the backend, as it was opened, has for its
 	// kernels, in an order that does not change, with their calls since it was
-	// opened. It is empty where there is nothing to choose between. It may be
-	// called while kernels run; what a kernel ran is counted when it is done.
+	// opened. Package ref alone, which has one way through each kernel, lists
+	// nothing; any other backend lists at least one routine for each family of
+	// kernels, or its tally counts as incomplete. It may be called while kernels run;
+	// what a kernel ran is counted when it is done.
 	Tally() []Routine
 }
 

@@ -34,6 +34,12 @@ func TestDryRunOfManyRanks(t *testing.T) {
 func TestDryRunRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		`format "yaml": known are text, json`: {"--format", "yaml"},
+		"--save: a dry run":                   {"--save", "out"},
+		"--backend: a dry run":                {"--backend", "bogus"},
+		"--resume: a dry run":                 {"--resume", "out"},
+		"--log: a dry run":                    {"--log", "out"},
+		"--steps: a dry run":                  {"--steps", "3"},
+		"--lr: a dry run":                     {"--lr", "1"},
 		"--history: a dry run":                {"--history", "out"},
 		"--data: a dry run":                   {"--data", "book.txt"},
 		"tp=3: must divide":                   {"--plan", "tp=3"},

@@ -16,8 +16,8 @@ const (
 )
 
 // evidence is what a validated run must record for verify --history to judge
-// it, and a sentence for everything that is too much to be recorded.
-func evidence(c spec.Config) (e spec.Evidence, left []string) {
+// it, one that is resumed also from where, and a sentence for everything that is too much to be recorded.
+func evidence(c spec.Config, resumed bool) (e spec.Evidence, left []string) {
 	e = spec.Evidence{Digests: true, Workers: true}
 	size := float64(c.Model.Params()) * float64(c.Steps) * float64(c.Plan.World())
 	leave := func(what, contract string, limit float64) {
@@ -32,6 +32,12 @@ func evidence(c spec.Config) (e spec.Evidence, left []string) {
 	if !c.Plan.Exact(c.Model) {
 		if e.Capture = size <= maxElements; !e.Capture && c.Plan.World() == c.Plan.DP && c.Plan.Zero == 0 {
 			leave("elements", "C-DDP-001", maxElements)
+		}
+	}
+	if resumed {
+		if e.Start = c.Model.Params() <= maxElements; !e.Start {
+			left = append(left, fmt.Sprintf("elements of the state that the run goes on from are not recorded: the model has %d parameters, at most %d fit; what is compared with a control will be inconclusive",
+				c.Model.Params(), maxElements))
 		}
 	}
 	return e, left

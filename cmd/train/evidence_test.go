@@ -27,7 +27,7 @@ func judged(t *testing.T, args ...string) (verdict contract.Verdict, ids, doubts
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := contracts.JudgeHistories(t.Context(), dir, contracts.All(), contracts.Options{
+	r, err := contracts.JudgeHistories(t.Context(), []string{dir}, contracts.All(), contracts.Options{
 		Options: suite.Options{Backend: "ref"}, Parts: launch.Parts{Backend: open}, Oracle: oracle.NewOracle(cli.Text)})
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
@@ -88,7 +88,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, left := evidence(cfg)
+		e, left := evidence(cfg, false)
 		if e.Taps != c.taps || e.Capture != c.capture || !e.Digests || !e.Workers {
 			t.Errorf("%s of %d steps: %+v", c.plan, c.steps, e)
 		}

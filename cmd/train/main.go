@@ -7,8 +7,9 @@ import (
 )
 
 func main() {
-	ctx, stop := cli.Context()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(cli.Supervise(func() int {
+		ctx, stop := cli.Context()
+		defer stop()
+		return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}))
 }

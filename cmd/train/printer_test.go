@@ -2,25 +2,68 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
-func TestSkippedStepsDoNotAdvanceTheSchedule(t *testing.T) {
-	var out bytes.Buffer
-	p := newPrinter(&out, &out, optim.Config{LR: 1, Warmup: 4})
-	for step, skipped := range []bool{false, true, false} {
-		p.progress(train.Progress{Step: step, Steps: 3, Loss: 5, Norm: 1, Tokens: 10, Skipped: skipped})
+func TestStepsArePrinted(t *testing.T) {
+	steps := []train.Progress{
+		{Step: 0, Steps: 3, Loss: 5, Norm: 1, LR: 0.25, Tokens: 10, Elapsed: time.Second},
+		{Step: 1, Steps: 3, Loss: math.NaN(), Norm: math.Inf(1), LR: 0.5, Tokens: 10, Skipped: true, Elapsed: 2 * time.Second},
+		{Step: 2, Steps: 3, Loss: 5, Norm: 1, Tokens: 10, Elapsed: 3 * time.Second},
 	}
-	want := "step 1/3 loss 5.0000 norm 1 lr 0.25 tokens 10\n" +
-		"step 2/3 loss 5.0000 norm 1 lr 0.5 tokens 10 skipped: the gradient norm is not finite\n" +
-		"step 3/3 loss 5.0000 norm 1 lr 0.5 tokens 10\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
+	const text = "step 1/3 loss 5.0000 norm 1 lr 0.25 tokens 10\n" +
+		"step 2/3 loss NaN norm +Inf lr 0.5 tokens 10 skipped: the gradient norm is not finite\n" +
+		"step 3/3 loss 5.0000 norm 1 lr 0 tokens 10\n"
+	const lines = `{"event":"step","step":1,"steps":3,"loss":5,"norm":1,"lr":0.25,"tokens":10}
+{"event":"step","step":2,"steps":3,"loss":"NaN","norm":"+Inf","lr":0.5,"tokens":10,"skipped":true}
+{"event":"step","step":3,"steps":3,"loss":5,"norm":1,"lr":0,"tokens":10}
+`
+	for _, json := range []bool{false, true} {
+		var out, log bytes.Buffer
+		p := &printer{out: &out, log: &log, json: json}
+		for _, s := range steps {
+			p.progress(s)
+		}
+		if want := map[bool]string{false: text, true: lines}[json]; out.String() != want {
+			t.Errorf("json %v: got\n%swant\n%s", json, out.String(), want)
+		}
+		timed := regexp.MustCompile(`(?m)}$`).ReplaceAllString(lines, `,"seconds":T}`)
+		for i := range 3 {
+			timed = strings.Replace(timed, "T}", strconv.Itoa(i+1)+"}", 1)
+		}
+		if log.String() != timed { // the log alone has the time
+			t.Errorf("log\n%swant\n%s", log.String(), timed)
+		}
+	}
+}
+
+func TestQuietPrintsNothing(t *testing.T) {
+	var log bytes.Buffer
+	p := &printer{log: &log}
+	p.progress(train.Progress{Steps: 1, Tokens: 5})
+	if strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("log %q", log.String())
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestALogThatCannotBeWrittenIsAnError(t *testing.T) {
+	p := &printer{log: full{}}
+	p.progress(train.Progress{Steps: 2})
+	p.progress(train.Progress{Step: 1, Steps: 2})
+	if p.err == nil || !strings.Contains(p.err.Error(), "no space left") {
+		t.Errorf("error %v", p.err)
 	}
 }
 
@@ -33,11 +76,15 @@ func TestSpeedAndTimeLeft(t *testing.T) {
 	if got := p.speed(train.Progress{Step: 0, Steps: 1}); !strings.HasSuffix(got, " 0s left") {
 		t.Errorf("no time has passed: %q", got)
 	}
+	p.first = 8 // a run that goes on took two steps in that time
+	if got := p.speed(train.Progress{Step: 9, Steps: 20, Elapsed: 4 * time.Second}); got != "250 tokens/s, 20s left" {
+		t.Errorf("after a resumption: %q", got)
+	}
 }
 
 func TestStatusLineStaysApartFromResults(t *testing.T) {
 	var out, status bytes.Buffer
-	p := &printer{out: &out, status: &status, optimizer: optim.Config{LR: 1}}
+	p := &printer{out: &out, status: &status}
 	p.progress(train.Progress{Step: 0, Steps: 2, Tokens: 5, Elapsed: time.Second})
 	p.progress(train.Progress{Step: 1, Steps: 2, Tokens: 5, Elapsed: 2 * time.Second})
 	p.close()

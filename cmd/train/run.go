@@ -13,11 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
-	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -26,50 +24,60 @@ import (
 // options are the flags.
 type options struct {
 	config, data, plan, optimizer, backend, history, format string
-	save, resume                                            string
-	steps, sequences, saveEvery                             int
-	lr, clip                                                float64
-	tied, fingerprint, dryRun                               bool
+	save, resume, log, completion                           string
+	steps, sequences, saveEvery, warmup, horizon            int
+	lr, clip, minLR                                         float64
+	tied, fingerprint, dryRun, quiet                        bool
 	seed                                                    uint64
 	deadline                                                time.Duration
 	left                                                    []string // what is too much for the history
+	stdin                                                   io.Reader
 }
 
 const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
 
 All ranks of the plan run in this process. Any plan whose data-parallel size
 divides the model's logical workers gives the same bits, so --fingerprint ends
-with the same line.
+with the same line. With --save, SIGINT and SIGTERM end the run after the step
+that is under way, with a checkpoint; a second signal ends it at once.
 
-` + cli.ExitCodes
+`
+
+// help is the long help.
+func help() string { return long + cli.Configurations() + "\n" + cli.ExitCodes }
 
 const examples = `  train --fingerprint
   train --plan dp=4,microbatches=2 --fingerprint
   train --config odd --optimizer sgd --steps 5 --history out/odd
-  train --data book.txt --lr 3e-4 --clip 1
+  train --data book.txt --lr 3e-4 --clip 1 --warmup 100 --horizon 2000 --steps 2000
+  zcat book.gz | train --data - --log out/steps.ndjson --quiet
   train --plan dp=4,zero=3 --steps 10 --save out/ck
   train --plan tp=2,pp=2 --steps 20 --resume out/ck --fingerprint
   train --dry-run --config llama2-7b --plan dp=8,tp=8,pp=8,zero=3`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd, code := command(stdout, stderr)
-	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+	out := cli.NewOutput(stdout)
+	cmd, code := command(out, stderr)
+	return out.Exit(cmd.Name(), cli.Execute(ctx, cmd, args, out, stderr, code), stderr)
 }
 
 // command is the command with its flags, and where its exit code will be.
 func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	var o options
 	code := new(int)
-	cmd := &cobra.Command{Use: "train", Short: "Train a model under a parallel plan", Long: long, Example: examples}
+	cmd := &cobra.Command{Use: "train", Short: "Train a model under a parallel plan", Long: help(), Example: examples, Version: version()}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.config, "config", "nano", "named model `configuration`, or a .json file that describes one")
-	f.StringVar(&o.data, "data", "", "training text `FILE`; every byte is a token (default: the built-in text)")
+	f.StringVar(&o.data, "data", "", "training text `FILE`, - is stdin; every byte is a token (default: the built-in text)")
 	f.StringVar(&o.plan, "plan", "dp=1", "parallel `plan`, such as dp=4,microbatches=2")
 	f.IntVar(&o.steps, "steps", 20, "optimizer steps")
 	f.StringVar(&o.optimizer, "optimizer", "", "adamw or sgd (default: the configuration's)")
 	f.Float64Var(&o.lr, "lr", 0, "peak learning rate (default: the configuration's)")
+	f.IntVar(&o.warmup, "warmup", 0, "optimizer steps of linear warm-up (default: the configuration's)")
+	f.IntVar(&o.horizon, "horizon", 0, "optimizer step at which the cosine ends at --min-lr; 0 stays at --lr (default: the configuration's)")
+	f.Float64Var(&o.minLR, "min-lr", 0, "learning rate from the horizon on (default: the configuration's)")
 	f.Float64Var(&o.clip, "clip", 0, "largest gradient norm; 0 clips nothing (default: the configuration's)")
 	f.BoolVar(&o.tied, "tied", false, "the head is the embedding (default: the configuration's)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the initial weights")
@@ -82,8 +90,19 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.DurationVar(&o.deadline, "deadline", time.Hour, "how long an operation waits for a peer that neither ends nor comes")
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
-	f.StringVar(&o.format, "format", "text", "of a dry run: text or json")
+	f.StringVar(&o.format, "format", "text", "of what is printed: text or json; of a run a line for each step, one before and one after")
+	f.StringVar(&o.log, "log", "", "append a line of JSON for each step to `FILE`")
+	f.BoolVar(&o.quiet, "quiet", false, "print nothing but the fingerprint and errors")
+	f.StringVar(&o.completion, "completion", "", "print the completion script of a `SHELL`: bash, zsh or fish")
+	cli.Complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.stdin = cmd.InOrStdin()
+		if cmd.Flags().Changed("completion") {
+			return cli.Completion(cmd, o.completion, stdout)
+		}
+		if err := o.check(cmd.Flags()); err != nil {
+			return err
+		}
 		if o.dryRun {
 			c, err := o.dry(cmd.Flags(), stdout)
 			*code = c
@@ -94,76 +113,6 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 		return err
 	}
 	return cmd, code
-}
-
-// configure is the preset with the given flags over it.
-func (o *options) configure(flags *pflag.FlagSet) (spec.Config, data.Text, error) {
-	fail := func(err error) (spec.Config, data.Text, error) {
-		return spec.Config{}, data.Text{}, cli.AsUsage(err)
-	}
-	c, err := o.planned(flags)
-	if err != nil {
-		return fail(err)
-	}
-	text, err := cli.Text(o.data)
-	if err != nil {
-		return fail(err)
-	}
-	c.Text, c.TextHash = text.Name, text.Hash()
-	c.Evidence.Digests = o.fingerprint
-	if err := c.Validate(); err != nil {
-		return fail(err)
-	}
-	if o.history != "" {
-		c.Evidence, o.left = evidence(c)
-	}
-	_, err = c.Set(text)
-	return c, text, cli.AsUsage(err)
-}
-
-// planned is the preset on the plan with the given flags over it, not validated.
-func (o *options) planned(flags *pflag.FlagSet) (spec.Config, error) {
-	c, err := cli.Preset(o.config)
-	if err != nil {
-		return c, err
-	}
-	if c.Plan, err = plan.Parse(o.plan); err != nil {
-		return c, err
-	}
-	return c, o.override(flags, &c)
-}
-
-// override puts the flags that were given into c; the others keep the preset.
-func (o *options) override(flags *pflag.FlagSet, c *spec.Config) error {
-	if o.steps < 1 || o.steps > spec.MaxSteps {
-		return fmt.Errorf("steps=%d: must be from 1 to %d", o.steps, spec.MaxSteps)
-	}
-	c.Steps, c.Seed, c.Backend = o.steps, o.seed, o.backend
-	if flags.Changed("optimizer") && o.optimizer != c.Optimizer.Name {
-		if o.optimizer == "" {
-			return fmt.Errorf("optimizer \"\": known are adamw, sgd")
-		}
-		c.Optimizer.Name, c.Optimizer.Decay = o.optimizer, 0 // the decay's default depends on the optimizer
-	}
-	if flags.Changed("lr") {
-		if !(o.lr > 0) {
-			return fmt.Errorf("lr=%v: must be greater than 0", o.lr)
-		}
-		c.Optimizer.LR = o.lr
-	}
-	if flags.Changed("sequences") {
-		if o.sequences < 1 {
-			return fmt.Errorf("sequences=%d: must be at least 1", o.sequences)
-		}
-		c.Sequences = o.sequences
-	}
-	if flags.Changed("clip") {
-		c.Optimizer.Clip = o.clip
-	}
-	if flags.Changed("tied") {
-		c.Model.Tied = o.tied
-	}
-	return nil
 }
 
 func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
@@ -178,15 +127,23 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
 		return cli.CannotRun, err
 	}
+	if o.deadline <= 0 {
+		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
+	}
+	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
+		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
+	}
+	release, err := cli.Claim(o.history, o.save)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	defer release()
 	if o.history != "" {
 		if err := cli.FreshDir(o.history); err != nil {
 			return cli.CannotRun, err
 		}
 	}
-	if o.deadline <= 0 {
-		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
-	}
-	ck, err := o.checkpoints(c)
+	ck, err := o.checkpoints(ctx, c, stderr)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -196,21 +153,46 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	for _, what := range o.left {
 		fmt.Fprintf(stderr, "train: %s\n", what)
 	}
-	p := newPrinter(stdout, stderr, c.Optimizer)
-	out, err := launch.Local(ctx, c, text, launch.Parts{Backend: open, Deadline: o.deadline, Keep: o.keep(c.Steps - 1),
+	p, closeLog, err := o.printer(stdout, stderr)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	defer closeLog()
+	first, err := open(0)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
+		return cli.CannotRun, err
+	}
+	return o.run(ctx, c, text, p, stdout, stderr, launch.Parts{Backend: open, Deadline: o.deadline, Keep: o.keep(c.Steps - 1),
 		Hooks: train.Hooks{Progress: p.progress, Checkpoints: ck}})
+}
+
+// run trains, and saves what was recorded.
+func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *printer, stdout, stderr io.Writer, parts launch.Parts) (int, error) {
+	run, stop, done := o.stoppable(ctx, stderr)
+	parts.Checkpoints.Stop = stop.Ask
+	out, err := launch.Local(run, c, text, parts)
+	done()
 	p.close()
 	if out != nil && out.History != nil && o.history != "" {
 		if e := out.History.Save(o.history); e != nil && err == nil {
 			err = e
 		}
 	}
+	if err == nil {
+		err = p.err
+	}
 	if err != nil {
-		if ctx.Err() == nil && out != nil && diverged(out.History) {
-			fmt.Fprintf(stderr, "train: %v\n", err)
+		if run.Err() == nil && out != nil && diverged(out.History) {
+			cli.Tell(stderr, "train", err)
 			return cli.Violated, nil
 		}
-		return cli.CannotRun, cli.Why(ctx, err)
+		return cli.CannotRun, cli.Why(run, err)
+	}
+	if n, ok := stop.After(); ok {
+		return cli.CannotRun, fmt.Errorf("interrupted: ended after step %d of %d; --resume %s goes on", n, c.Steps, o.save)
 	}
 	return o.finish(out.History, c.Steps-1, stdout)
 }
@@ -228,34 +210,20 @@ func (o *options) keep(last int) func(trace.Event) bool {
 	}
 }
 
-// checkpoints opens what the run goes on from. A checkpoint that is damaged, or
-// of a run that computes something else, is a usage error.
-func (o *options) checkpoints(c spec.Config) (ck train.Checkpoints, err error) {
-	ck.Dir, ck.Every = o.save, o.saveEvery
-	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
-		return ck, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
-	}
-	if o.resume == "" {
-		return ck, nil
-	}
-	if ck.Resume, err = checkpoint.Open(o.resume); err != nil {
-		return ck, cli.AsUsage(err)
-	}
-	if err = train.Resumable(ck.Resume, c); err != nil {
-		ck.Resume.Close()
-		return train.Checkpoints{}, cli.AsUsage(err)
-	}
-	return ck, nil
-}
-
 // finish prints the fingerprint after the last step.
 func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, error) {
 	if !o.fingerprint {
+		if o.format == "json" && !o.quiet {
+			return cli.OK, writeJSON(stdout, map[string]string{"event": "end"})
+		}
 		return cli.OK, nil
 	}
 	f, err := spec.FingerprintAt(h, last)
 	if err != nil {
 		return cli.CannotRun, err
+	}
+	if o.format == "json" {
+		return cli.OK, writeJSON(stdout, map[string]string{"event": "end", "fingerprint": f.String()})
 	}
 	fmt.Fprintf(stdout, "fingerprint %s\n", f)
 	return cli.OK, nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -55,7 +54,7 @@ func parse(t *testing.T, args []string) ([]*suite.Suite, contracts.Options) {
 	if err := o.check(f); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
-	opts, err := o.driver(io.Discard)
+	opts, err := o.driver()
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}

@@ -36,7 +36,7 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		return cli.Usagef("format %s: several formats need --out DIR", strings.Join(o.formats, ","))
 	case given("out") && o.out == "":
 		return cli.Usagef("out: names no directory")
-	case given("history") && o.history == "":
+	case given("history") && (len(o.histories) == 0 || slices.Contains(o.histories, "")):
 		return cli.Usagef("history: names no directory")
 	case given("data") && o.data == "":
 		return cli.Usagef("data: names no file")
@@ -52,7 +52,7 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		return cli.Usagef("level=%d: must be from 1 to 3", o.level)
 	case given("expect-ranks") && o.expectRanks < 1:
 		return cli.Usagef("expect-ranks=%d: must be at least 1", o.expectRanks)
-	case given("expect-ranks") && o.history == "":
+	case given("expect-ranks") && len(o.histories) == 0:
 		return cli.Usagef("expect-ranks=%d: only histories (--history DIR) can lack ranks", o.expectRanks)
 	case given("faults") && !o.selfTest:
 		return cli.Usagef("faults=%s: belongs to --self-test", strings.Join(o.faults, ","))

@@ -161,6 +161,27 @@ func TestTamperedHistoriesAreViolations(t *testing.T) {
 	}
 }
 
+// TestHistoriesOfSeveralDirectories: none of the directories is dropped, and the
+// line to reproduce a finding names them all.
+func TestHistoriesOfSeveralDirectories(t *testing.T) {
+	root := t.TempDir()
+	bad, good := filepath.Join(root, "bad"), filepath.Join(root, "good")
+	record(t, bad, "dp=2", data.Default())
+	record(t, good, "dp=4", data.Default())
+	tamper(t, bad)
+	for _, dirs := range [][]string{{bad, good}, {good, bad}} {
+		code, stdout := judge(t, dirs[0], "--contract", "C-DDP-001", "--history", dirs[1])
+		for _, want := range []string{"violated      C-DDP-001.2", "nano:dp=2", "nano:dp=4", "--history " + bad, "--history " + good} {
+			if code != cli.Violated || !strings.Contains(stdout, want) {
+				t.Errorf("%q: exit %d, want %q:\n%s", dirs, code, want, stdout)
+			}
+		}
+	}
+	if code, _, stderr := call(t.Context(), "--history", good, "--history", root+"/none"); code != cli.Usage || !strings.Contains(stderr, "none") {
+		t.Errorf("one of two directories is not there: exit %d, %s", code, stderr)
+	}
+}
+
 func TestBrokenFilesAreNamed(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                          "empty",

@@ -14,15 +14,18 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 )
 
 // options are the flags.
 type options struct {
-	contracts, plans, formats, faults            []string
-	config, data, history, backend, explain, out string
+	contracts, plans, formats, faults, histories []string
+	config, data, backend, explain, out, command string
+	completion                                   string
 	name                                         string // of a case
 	transport                                    string
+	stdin                                        io.Reader
 	seed                                         uint64
 	steps, level, expectRanks                    int
 	selfTest, list                               bool
@@ -35,31 +38,38 @@ Each contract is a statement about training. verify runs the training core under
 several parallel plans, records what happens, and judges every clause of the
 statement on that evidence. Results go to stdout, errors to stderr.
 
-` + cli.ExitCodes
+`
+
+// help is the long help.
+func help() string { return long + cli.Configurations() + "\n" + cli.ExitCodes }
 
 const examples = `  verify                                    all contracts, in seconds
   verify --contract C-DDP-001 --plan dp=2 --plan dp=4,microbatches=2
+  verify --contract C-DDP-001.2             one clause of it
   verify --contract C-DDP-001 --case "nano dp=4 of 5 sequences"
+  verify --config mine.json                 a model of one's own
   verify --plan "dp=2; dp=4,microbatches=2" --config odd --data book.txt
   verify --self-test                        prove that every check can fail
   verify --self-test --faults all           with the generated faults too, in minutes
   verify --format text,json,junit --out out reports and histories as files
-  verify --history out/histories            judge recorded runs again
+  verify --history out/histories            judge recorded runs again; repeatable
   verify --level 3 --duration 8h            soak
   verify --explain C-DDP-001
   verify --explain reduction-skipped`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd, code := command(stdout, stderr)
-	return cli.Execute(ctx, cmd, args, stdout, stderr, code)
+	out := cli.NewOutput(stdout)
+	cmd, code := command(out, stderr, args...)
+	return out.Exit(cmd.Name(), cli.Execute(ctx, cmd, args, out, stderr, code), stderr)
 }
 
-// command is the command with its flags, and where its exit code will be.
-func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
-	var o options
-	code := new(int)
-	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: long, Example: examples}
+// command is the command with its flags, and where its exit code will be; reports
+// say that it was run with args.
+func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
+	o := options{command: contracts.CommandLine("verify", args)}
+	code, version := new(int), report.Here()
+	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
 	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration"} {
 		cmd.MarkFlagsMutuallyExclusive("history", with)
@@ -71,7 +81,12 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 		cmd.MarkFlagsMutuallyExclusive("self-test", with)
 	}
 	cmd.MarkFlagsMutuallyExclusive("explain", "self-test")
+	values(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.stdin = cmd.InOrStdin()
+		if cmd.Flags().Changed("completion") {
+			return cli.Completion(cmd, o.completion, stdout)
+		}
 		c, err := o.execute(cmd.Context(), cmd.Flags(), stdout, stderr)
 		*code = c
 		return err
@@ -81,12 +96,12 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringSliceVar(&o.contracts, "contract", []string{"all"}, "contract `IDs`, separated by commas, or all")
+	f.StringSliceVar(&o.contracts, "contract", []string{"all"}, "`IDs` of contracts, or of clauses (C-DDP-001.2), separated by commas, or all")
 	f.StringVar(&o.name, "case", "", "only the case of this `name`, as findings print it")
 	f.StringArrayVar(&o.plans, "plan", nil, "parallel `plans` instead of the contract's own; repeatable, or separated by ; or blanks")
-	f.StringVar(&o.config, "config", "", "named model `configuration` instead of the contract's own")
-	f.StringVar(&o.data, "data", "", "training text `FILE` (default: the built-in text; golden cases keep that)")
-	f.StringVar(&o.history, "history", "", "judge the runs recorded below `DIR` instead of running")
+	f.StringVar(&o.config, "config", "", "named model `configuration` instead of the contract's own, or a .json file that describes one")
+	f.StringVar(&o.data, "data", "", "training text `FILE`, - is stdin (default: the built-in text; golden cases keep that)")
+	f.StringArrayVar(&o.histories, "history", nil, "judge the runs recorded below `DIR` instead of running; repeatable")
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
 	f.StringVar(&o.transport, "transport", cli.Transports()[0], "how ranks reach each other: "+strings.Join(cli.Transports(), ", "))
@@ -102,6 +117,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.deadline, "deadline", 10*time.Minute, "how long an operation waits for a peer; in broken runs of --self-test at most 10s")
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long (default: never)")
 	f.DurationVar(&o.duration, "duration", 0, "with --level 3: repeat until this long has passed")
+	f.StringVar(&o.completion, "completion", "", "print the completion script of a `SHELL`: bash, zsh or fish")
 }
 
 func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
@@ -129,22 +145,25 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	return o.verify(ctx, cs, stdout, stderr)
 }
 
+// values tells shells the values of flags.
+func values(cmd *cobra.Command) {
+	cli.Complete(cmd)
+	ids := []string{"all"}
+	for _, c := range contracts.All() {
+		ids = append(ids, c.ID)
+	}
+	cli.CompleteFlag(cmd, "contract", ids...)
+	cli.CompleteFlag(cmd, "explain", ids[1:]...)
+	cli.CompleteFlag(cmd, "format", "text", "json", "junit")
+	cli.CompleteFlag(cmd, "level", "1", "2", "3")
+	cli.CompleteFlag(cmd, "faults", contracts.FaultsDefault, contracts.FaultsAll)
+}
+
 // selected are the contracts that --contract names.
 func (o *options) selected() ([]*suite.Suite, error) {
-	var out []*suite.Suite
-	seen := map[string]bool{}
-	for _, id := range o.contracts {
-		if id == "all" {
-			return contracts.All(), nil
-		}
-		c, err := contracts.Find(id)
-		if err != nil {
-			return nil, cli.AsUsage(err)
-		}
-		if !seen[c.ID] {
-			out = append(out, c)
-		}
-		seen[c.ID] = true
+	out, err := contracts.Pick(o.contracts)
+	if err != nil {
+		return nil, cli.AsUsage(err)
 	}
 	if len(out) == 0 {
 		return nil, cli.Usagef("contract: none is named; verify --list shows them")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
@@ -21,47 +22,66 @@ import (
 
 // verify runs or reads, judges and writes.
 func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr io.Writer) (int, error) {
-	opts, err := o.driver(stderr)
+	opts, err := o.driver()
 	if err != nil {
 		return cli.Usage, err
 	}
-	if o.history == "" {
+	if len(o.histories) == 0 {
 		if err := opts.Check(cs); err != nil {
 			return cli.Usage, cli.AsUsage(err)
 		}
 	}
-	if o.out != "" {
-		if err := cli.FreshDir(o.out); err != nil {
-			return cli.CannotRun, err
-		}
+	release, err := o.claim()
+	if err != nil {
+		return cli.CannotRun, err
 	}
+	defer release()
+	begun := time.Now()
+	line := newStatus(stderr)
+	opts.Progress = line.progress()
 	r, err := o.judged(ctx, cs, opts)
-	if opts.Progress != nil {
-		fmt.Fprint(stderr, clearLine)
-	}
+	line.close()
 	if wrong := new(contracts.OptionError); errors.As(err, &wrong) {
 		return cli.Usage, cli.AsUsage(wrong.Err)
 	}
-	if r == nil || ctx.Err() != nil {
-		return cli.CannotRun, cli.Why(ctx, err)
+	if cause := context.Cause(ctx); err != nil && cause != nil && (r == nil || errors.Is(err, cause)) {
+		err = cli.Why(ctx, err)
 	}
-	if werr := o.write(r, stdout); werr != nil {
-		return cli.CannotRun, errors.Join(err, werr)
+	if r == nil {
+		return cli.CannotRun, err
 	}
-	if err != nil {
+	r.Seconds = time.Since(begun).Seconds()
+	// A violation that was seen is one, whatever else went wrong.
+	if err = errors.Join(err, o.write(r, stdout)); err != nil {
 		if r.Verdict != contract.Violated {
 			return cli.CannotRun, err
 		}
-		fmt.Fprintf(stderr, "verify: %v\n", err)
+		cli.Tell(stderr, "verify", err)
 	}
 	return exitCode(r.Verdict), nil
 }
 
-// clearLine empties the line of a terminal.
-const clearLine = "\r\x1b[K"
+// claim holds --out and shows that the reports can be written there.
+func (o *options) claim() (release func(), err error) {
+	release, err = cli.Claim(o.out)
+	if err != nil || o.out == "" {
+		return release, err
+	}
+	var names []string
+	for _, f := range o.formats {
+		names = append(names, formats()[f])
+	}
+	if err = cli.FreshDir(o.out); err == nil {
+		err = cli.Replaceable(o.out, names...)
+	}
+	if err != nil {
+		release()
+	}
+	return release, err
+}
 
 // driver is what the flags ask of package contracts.
-func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
+func (o *options) driver() (contracts.Options, error) {
 	open, err := cli.OpenBackend(o.backend)
 	if err != nil {
 		return contracts.Options{}, err
@@ -70,7 +90,7 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 	if err != nil {
 		return contracts.Options{}, err
 	}
-	text, err := cli.Text(o.data)
+	text, err := cli.Given(o.data, o.stdin)
 	if err != nil {
 		return contracts.Options{}, cli.AsUsage(err)
 	}
@@ -80,14 +100,19 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults, Memory: cli.Memory(),
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
-	if o.history == "" {
+	opts.Environment.Command = o.command
+	if len(o.histories) == 0 {
 		opts.Environment.Backend = o.backend
 	}
-	if o.out != "" && o.history == "" && !o.selfTest {
-		opts.Histories = filepath.Join(o.out, "histories")
+	if strings.HasSuffix(o.config, ".json") {
+		own, err := cli.Preset(o.config)
+		if err != nil {
+			return opts, cli.AsUsage(err)
+		}
+		opts.Own = &own
 	}
-	if cli.Terminal(stderr) {
-		opts.Progress = func(what string) { fmt.Fprintf(stderr, "%s%.*s", clearLine, cli.Width(stderr)-1, what) }
+	if o.out != "" && len(o.histories) == 0 && !o.selfTest {
+		opts.Histories = filepath.Join(o.out, "histories")
 	}
 	return opts, nil
 }
@@ -95,8 +120,8 @@ func (o *options) driver(stderr io.Writer) (contracts.Options, error) {
 // judged makes the report in the way that the flags ask for.
 func (o *options) judged(ctx context.Context, cs []*suite.Suite, opts contracts.Options) (*report.Report, error) {
 	switch {
-	case o.history != "":
-		return contracts.JudgeHistories(ctx, o.history, cs, opts)
+	case len(o.histories) > 0:
+		return contracts.JudgeHistories(ctx, o.histories, cs, opts)
 	case o.selfTest:
 		return contracts.SelfTest(ctx, cs, opts)
 	case o.duration > 0:
@@ -127,7 +152,7 @@ func soak(d time.Duration, now func() time.Time, once func(n int) (*report.Repor
 // write puts the report on stdout, or into files that are complete or absent.
 func (o *options) write(r *report.Report, stdout io.Writer) error {
 	writers := map[string]func(io.Writer) error{
-		"text":  func(w io.Writer) error { return report.Text(w, r, report.TextOptions{Color: cli.Terminal(w)}) },
+		"text":  func(w io.Writer) error { return report.Text(w, r, report.TextOptions{Color: cli.Colors(w)}) },
 		"json":  func(w io.Writer) error { return report.JSON(w, r) },
 		"junit": func(w io.Writer) error { return report.JUnit(w, r) },
 	}

@@ -41,14 +41,14 @@ func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
 	replicas := Replicas(r)
 	var ahead sync.WaitGroup
 	defer ahead.Wait()
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for i, m := range replicas {
 			p.Expect(len(params) * (1 + len(r.State())))
 			s, ok := Captured(r, m, step)
 			if !ok {
 				continue
 			}
-			if i == 0 && step+1 < r.Config.Steps && p.Oracle != nil {
+			if i == 0 && step+1 < r.Steps && p.Oracle != nil {
 				ahead.Go(func() { ask(p.Oracle, r.Config, step+1, s.After[trace.Weight]) })
 			}
 			s.agree(p, r, step, params)
@@ -106,6 +106,7 @@ func (s *Snapshot) judgeGradient(p *contract.Pass, r *evidence.Run, step int, pa
 		p.Saw(1)
 		if f, bad := worst(p, g, b); bad {
 			f.Rank, f.Step, f.Tensor = s.holder(t.Name, f.Index), step, t.Name
+			f.Phase = contract.Reduction
 			f.Message = fmt.Sprintf("the reduced gradient of rank %d lies outside the bound of any order of summation", f.Rank)
 			p.Report(f)
 		}
@@ -129,6 +130,7 @@ func (s *Snapshot) judgeLoss(p *contract.Pass, r *evidence.Run, step int, want c
 		}
 		if f, bad := worst(p, []float32{float32(e.Value)}, want); bad {
 			f.Rank, f.Step, f.Index = rank, step, -1
+			f.Phase, f.Order = contract.Reduction, 1
 			f.Message = fmt.Sprintf("the loss of rank %d lies outside the bound of any order of summation", rank)
 			p.Report(f)
 		}
@@ -160,7 +162,11 @@ func worst(p *contract.Pass, got []float32, want contract.Bounded) (f contract.F
 		return f, false
 	}
 	p.Ratio(most)
-	return contract.Finding{Index: int64(at), Got: fmt.Sprint(got[at]), Want: fmt.Sprint(want.Value[at]),
+	var x, y float64
+	for i, g := range got {
+		x, y = x+float64(g)*float64(g), y+want.Value[i]*want.Value[i]
+	}
+	return contract.Finding{Ratio: evidence.Quotient(float64(got[at]), want.Value[at]), NormRatio: evidence.Quotient(math.Sqrt(x), math.Sqrt(y)), Index: int64(at), Got: fmt.Sprint(got[at]), Want: fmt.Sprint(want.Value[at]),
 		Bound: fmt.Sprintf("%.3g of %.3g = gamma_n times the sum of magnitudes", most, want.Bound[at])}, most > 1
 }
 
@@ -177,16 +183,20 @@ func (s *Snapshot) judgeUpdate(p *contract.Pass, r *evidence.Run, step int, para
 			got, want := s.After[what][t.Name], next[what][t.Name]
 			if i := evidence.FirstDifference(got, want); i >= 0 {
 				rank := s.holder(t.Name, int64(i))
-				evidence.ReportElement(p.At(rank, step).Of(t.Name), i, got, want, "%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)
+				evidence.ReportElement(p.At(rank, step).Of(t.Name).In(contract.Update, 0), i, got, want, "%s of rank %d is not what the optimizer makes of its reduced gradient", what, rank)
 			}
 		}
 	}
 	return nil
 }
 
-// Dissent reports the copies of one tensor, by rank, that differ from the others.
+// Dissent reports the copies of one tensor, by rank, that differ from the others; what
+// agrees in elements that are not finite is a doubt.
 func Dissent(p *contract.Pass, r *evidence.Run, step int, what string, copies map[int]trace.Event) {
 	ref, out := evidence.Dissent(copies)
+	if len(copies) > len(out) {
+		evidence.Lost(p, step, what, copies[ref])
+	}
 	for _, rank := range out {
 		r.Report(p.At(rank, step).Of(copies[rank].Tensor), copies[rank], copies[ref],
 			"%s of rank %d differs from that of rank %d (%d of %d ranks agree)", what, rank, ref, len(copies)-len(out), len(copies))

@@ -47,7 +47,7 @@ func judge(e contract.Evidence, names func(string) bool) contract.Result {
 			bounded.Judge(p, r, names)
 		}
 	}}}}
-	return contract.Judge(c, []contract.Evidence{e})[0]
+	return contracttest.Judge(c, []contract.Evidence{e})[0]
 }
 
 // edit is a change of the events of one rank and step that are about something.

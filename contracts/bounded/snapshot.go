@@ -90,8 +90,8 @@ func (s *Snapshot) Update(p *contract.Pass, r *evidence.Run, step int) (contract
 	if p.Oracle == nil {
 		return nil, fmt.Errorf("no oracle to recompute the update with")
 	}
-	taken := step
-	if step > 0 {
+	taken := r.Taken
+	if step > r.First {
 		e, ok := r.Scalar(s.ranks[0], step-1, trace.Counter)
 		if !ok {
 			return nil, fmt.Errorf("rank %d did not record its number of optimizer steps before step %d", s.ranks[0], step)

@@ -27,7 +27,7 @@ func Contract() *contract.Contract {
 				"resume, scalar (counter, lr, coef)", contract.Exact, resumed(counted)),
 			c("4", "The data goes on where it was: every logical worker takes the sequences of the uninterrupted run.",
 				"resume, data", contract.Integer, resumed(fed)),
-			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file is refused, and the file is named; so is one of another text, model, optimizer, learning rate, seed, format or arithmetic.",
+			c("5", "A checkpoint with a damaged, truncated, exchanged, foreign or missing file, or with an element or a field that is there twice, is refused, and the file is named; so is one of another text, model, optimizer, learning rate, seed, format or arithmetic.",
 				"refusal", contract.Integer, refused),
 			c("6", "The files hold every weight and moment of the run that stored them, each under its own name, as a reader finds them that shares nothing with the writer.",
 				"stored, refusal; digest (weight, moments) of the last step", contract.Exact, evidence.With(kept)),

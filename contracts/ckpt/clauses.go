@@ -13,7 +13,7 @@ import (
 // goes on. Where the ranks do not say the same of it the pass doubts.
 func resumed(check func(p *contract.Pass, c *compare.Comparison, first int)) func(*contract.Pass) {
 	return func(p *contract.Pass) {
-		if c, ok := compare.Open(p); ok {
+		if c, ok := compare.OpenResumed(p); ok {
 			if first, ok := start(p, c.Test); ok {
 				check(p, c, first)
 			}
@@ -52,7 +52,7 @@ const differs = "is not the uninterrupted run's"
 
 // continued is clause 2.
 func continued(_ *contract.Pass, c *compare.Comparison, first int) {
-	for step := first; step < c.Test.Config.Steps; step++ {
+	for step := first; step < c.Test.Steps; step++ {
 		c.State(step, nil)
 		for rank := range c.Test.Header.World {
 			c.Scalar(step, rank, 0, trace.Norm, differs)
@@ -74,7 +74,7 @@ func counted(p *contract.Pass, c *compare.Comparison, first int) {
 					"rank %d goes on after %d optimizer steps, the uninterrupted run had taken %v", rank, e.Count, want)
 			}
 		}
-		for step := first; step < c.Test.Config.Steps; step++ {
+		for step := first; step < c.Test.Steps; step++ {
 			for _, what := range []string{trace.Counter, trace.LR, trace.Coef} {
 				c.Scalar(step, rank, 0, what, differs)
 			}
@@ -87,7 +87,7 @@ func fed(p *contract.Pass, c *compare.Comparison, first int) {
 	control := sequences(c.Control, 0)
 	for rank := range c.Test.Header.World {
 		test := sequences(c.Test, rank)
-		for step := first; step < c.Test.Config.Steps; step++ {
+		for step := first; step < c.Test.Steps; step++ {
 			for _, w := range c.Test.Config.Plan.RankWorkers(c.Test.Config.Model, c.Test.At(rank).DP) {
 				got, ok := test[taken{step, w}]
 				want, has := control[taken{step, w}]

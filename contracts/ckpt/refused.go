@@ -11,7 +11,7 @@ import (
 // Damage is something done to a checkpoint of two ranks after two steps.
 type Damage struct {
 	Name string
-	File string // that a refusal must name
+	File string // that a refusal must name; empty: the change says nothing, and is none
 	Says string // what it must say besides
 }
 
@@ -43,11 +43,40 @@ func Damages() []Damage {
 		{Name: "of another learning rate", File: dir, Says: "optimizer"},
 		{Name: "of another batch", File: dir, Says: "sequences"},
 		{Name: "of another seed", File: dir, Says: "seed"},
+		{Name: "of another last step", File: dir, Says: "last_step"},
+		{Name: "of another blank position", File: dir, Says: "blank"},
+		{Name: "longer by an element and the hash repaired", File: b, Says: "ends at"},
+		{Name: "cut short by an element and the hash repaired", File: b, Says: "the file has"},
+		{Name: "an element stored twice and the hash repaired", File: b, Says: "twice"},
+		{Name: "an element stored in place of another and the hash repaired", File: b, Says: "twice"},
+		{Name: "a tensor in two files and the hash repaired", File: b, Says: a},
+		{Name: "a tensor more and the hash repaired", File: b, Says: "no tensor"},
+		{Name: "a gap between tensors and the hash repaired", File: b, Says: "starts at"},
+		{Name: "two tensors of the same data and the hash repaired", File: b, Says: "starts at"},
+		{Name: "a type of the same size and the hash repaired", File: b, Says: "I32"},
+		{Name: "an entry twice in the header and the hash repaired", File: b, Says: "twice"},
+		{Name: "a field twice in the metadata and the hash repaired", File: b, Says: "twice"},
+		{Name: "a field more in the metadata and the hash repaired", File: b, Says: "metadata"},
+		{Name: "a blank in the metadata and the hash repaired", File: b, Says: "says step"},
+		{Name: "a blank before the header and the hash repaired", File: b, Says: "must begin"},
+		{Name: "a blank in the header", File: b},
+		{Name: "a link to the same file elsewhere", File: b, Says: "regular"},
+		{Name: "listed twice", File: b, Says: "listed twice"},
+		{Name: "manifest of another size", File: b, Says: "bytes"},
+		{Name: "manifest with a field twice", File: manifest, Says: "twice"},
+		{Name: "manifest with a field twice in another case", File: manifest, Says: "twice"},
+		{Name: "manifest of another step", File: manifest, Says: "another step"},
+		{Name: "after the last step", File: checkpoint.DirName(9), Says: "after step 9"},
+		{Name: "blanks in the header and the hash repaired"},
+		{Name: "tensors in another order in the header and the hash repaired"},
+		{Name: "blanks in the manifest"},
 	}
 }
 
 // refused is clause 5: each damage is refused by the name of the file, and a
-// checkpoint without damage is not.
+// checkpoint without damage is not. The manifest's hashes cover every byte of the
+// other files. White space between the tokens of a manifest, or of a header that its
+// hash agrees with, and the order of entries say nothing: that is no damage.
 func refused(p *contract.Pass) {
 	h, ok := p.History(contract.Test)
 	if !ok {
@@ -68,6 +97,9 @@ func refused(p *contract.Pass) {
 			continue
 		}
 		switch {
+		case d.File == "" && e.Text != "":
+			p.At(-1, e.Step).Report(e.Text, nil, "a checkpoint is refused that says what it said: %s", d.Name)
+		case d.File == "":
 		case e.Text == "":
 			p.At(-1, e.Step).Report(nil, d.File,
 				"a checkpoint is resumed with a file that is damaged: %s, %s", d.File, d.Name)

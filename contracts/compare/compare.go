@@ -19,8 +19,8 @@ type Comparison struct {
 	// Held says who holds what of each parameter of the test run.
 	Held map[string][]evidence.Holding
 	// Same is whether the plan promises the control's bits. Where it does not, the
-	// runs part when the first sums over workers do: then Equal is the number of
-	// steps whose activations, and whose workers' gradients, must still be equal.
+	// runs part when the first sums over workers do: then Equal is the step
+	// before which activations and workers' gradients must still be equal.
 	Same  bool
 	Equal int
 
@@ -32,11 +32,29 @@ type Comparison struct {
 // rank. The pass doubts and ok is false where one is missing, they are of
 // different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
+	return open(p, started)
+}
+
+// OpenResumed is Open for a test run that goes on where its control never stopped.
+func OpenResumed(p *contract.Pass) (c *Comparison, ok bool) {
+	return open(p, func(*Comparison) error { return nil })
+}
+
+// started refuses a control that does not start where the test run does: with the
+// state that was loaded, where that goes on from a checkpoint.
+func started(c *Comparison) error {
+	if c.Test.First != c.Control.First {
+		return fmt.Errorf("the run begins with step %d, the control with step %d: they have no state in common", c.Test.First, c.Control.First)
+	}
+	return nil
+}
+
+func open(p *contract.Pass, start func(*Comparison) error) (*Comparison, bool) {
 	test, ok := evidence.Read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}
-	return With(p, test, func(c *Comparison) error {
+	return with(p, test, start, func(c *Comparison) error {
 		if err := unsplit(c); err != nil || c.Same {
 			return err
 		}
@@ -48,6 +66,10 @@ func Open(p *contract.Pass) (c *Comparison, ok bool) {
 // where it is missing, of another task, or fits says why it is not what the clause
 // compares with.
 func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c *Comparison, ok bool) {
+	return with(p, test, started, fits)
+}
+
+func with(p *contract.Pass, test *evidence.Run, start, fits func(*Comparison) error) (c *Comparison, ok bool) {
 	control, ok := evidence.Read(p, contract.Control)
 	if !ok {
 		return nil, false
@@ -55,13 +77,15 @@ func With(p *contract.Pass, test *evidence.Run, fits func(*Comparison) error) (c
 	c = &Comparison{Test: test, Control: control, Held: test.Held(), p: p, control: control.Held()}
 	switch {
 	case test.Config.Plan.SameBits(control.Config.Plan, test.Config.Model):
-		c.Same, c.Equal = true, test.Config.Steps
+		c.Same, c.Equal = true, test.Steps
 	case test.Config.Plan.CanonicalActivations():
-		c.Equal = 1
+		c.Equal = test.First + 1
 	}
 	err := evidence.SameTask(test, control)
-	if err == nil {
-		err = fits(c)
+	for _, check := range []func(*Comparison) error{start, fits} {
+		if err == nil {
+			err = check(c)
+		}
 	}
 	if err != nil {
 		p.Doubt("%v", err)
@@ -97,7 +121,7 @@ func single(c *Comparison) error {
 // the step. names selects from the gradient sources, of which a tied head is one;
 // nil is all.
 func (c *Comparison) Gradients(names func(string) bool) {
-	for step := range c.Equal {
+	for step := c.Test.First; step < c.Equal; step++ {
 		for w := range c.Test.Graded() {
 			c.tensors(evidence.Named(c.Test.Sources, names), step, trace.WorkerGrad, w)
 		}
@@ -113,8 +137,8 @@ func (c *Comparison) Gradients(names func(string) bool) {
 // States compares the named parameters' weights and moments before the first step
 // and after every one after which they must be equal.
 func (c *Comparison) States(names func(string) bool) {
-	c.State(-1, names)
-	for step := range c.Test.Config.Steps {
+	c.State(c.Test.First-1, names)
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		if c.Same {
 			c.State(step, names)
 		}
@@ -166,6 +190,7 @@ func (c *Comparison) tensor(step int, what, name string, worker int) {
 	if what == trace.WorkerGrad {
 		d.title = fmt.Sprintf("gradient of logical worker %d", worker)
 	}
+	evidence.Lost(c.p, step, what, want)
 	groups := evidence.BySlice(copies)
 	if !agree(groups, want) {
 		d.locate(groups, want, len(copies) >= n)
@@ -212,7 +237,7 @@ func (d *difference) locate(groups [][]evidence.Copy, want trace.Event, all bool
 		}
 	}
 	if all && d.found == 0 {
-		d.report(-1, evidence.Whole(groups), want, "of all ranks together differs from the control's")
+		d.report(-1, evidence.Whole(groups), want, false, "of all ranks together differs from the control's")
 	}
 }
 
@@ -228,25 +253,31 @@ func (d *difference) one(x, first evidence.Copy, want trace.Event) {
 	}
 	switch {
 	case !x.Complete():
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
+		d.report(x.Rank, x.Event, ref, true, fmt.Sprintf("on rank %d covers %d elements of a slice of %d", x.Rank, x.Event.Count, x.Param.Len()))
 	case evidence.Same(x.Event, ref):
 	case ok:
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d is not the control's", x.Rank))
+		d.report(x.Rank, x.Event, ref, false, fmt.Sprintf("on rank %d is not the control's", x.Rank))
 	default:
-		d.report(x.Rank, x.Event, ref, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
+		d.report(x.Rank, x.Event, ref, true, fmt.Sprintf("on rank %d differs from the copy of the same slice on rank %d", x.Rank, first.Rank))
 	}
 }
 
-func (d *difference) report(rank int, got, want trace.Event, message string) {
+// report adds a finding about a copy. Copies of one slice must be equal whatever the
+// control has: where that is not what they are held against, rule says so.
+func (d *difference) report(rank int, got, want trace.Event, rule bool, message string) {
 	d.found++
-	d.Test.Report(d.p.At(rank, d.step).Of(d.name), got, want, "%s %s", d.title, message)
+	at := d.p.At(rank, d.step).Of(d.name)
+	if !rule {
+		at = at.Against(contract.Control)
+	}
+	d.Test.Report(at, got, want, "%s %s", d.title, message)
 }
 
 // Scalars compares scalars of every step with the control's, on the ranks that
 // on selects (nil: all): those that the plan promises. The learning rate and the
 // number of steps are no sums, so every plan promises them.
 func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
-	for step := range c.Test.Config.Steps {
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		for _, what := range whats {
 			if !c.Same && what != trace.LR && what != trace.Counter {
 				continue
@@ -265,7 +296,7 @@ func (c *Comparison) Scalars(on func(rank int) bool, whats ...string) {
 func (c *Comparison) Scalar(step, rank, control int, what, differs string) {
 	got, ok := c.Test.Scalar(rank, step, what)
 	want, has := c.Control.Scalar(control, step, what)
-	evidence.CompareScalar(c.p.At(rank, step), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
+	c.Test.CompareScalar(c.p.At(rank, step).Against(contract.Control), ok && has, got, want, "%s of rank %d %s", what, rank, differs)
 }
 
 // LastStage reports whether a rank of the test run is on the last stage.

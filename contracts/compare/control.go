@@ -1,9 +1,13 @@
 package compare
 
 import (
+	"fmt"
+
+	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // captured is the largest model, in parameters, whose elements are recorded
@@ -45,6 +49,22 @@ func Unsplit(cfg spec.Config) spec.Config {
 	cfg.Plan = whole
 	cfg.Evidence.Capture = cfg.Model.Params() <= captured
 	return cfg
+}
+
+// Sized is the configuration of a recorded run with the steps that it recorded, so
+// that a control is made of no more than there is to compare with it. It refuses a
+// run of which far less is recorded than its header says.
+func Sized(h *trace.History, cfg spec.Config) (spec.Config, error) {
+	const most = 4 // ranks, for each that left a history
+	if n, there := cfg.Plan.World(), len(h.Ranks); n > most*there {
+		return cfg, fmt.Errorf("%d of %d ranks left a history", there, n)
+	}
+	if err := evidence.Repeatable(h, cfg); err != nil {
+		return cfg, err
+	}
+	first, _ := evidence.Resumed(h)
+	cfg.Steps = max(first+1, evidence.StepsOf(h, cfg, first))
+	return cfg, nil
 }
 
 // workers is the largest number of logical workers of the named configurations.

@@ -8,6 +8,10 @@ type At struct {
 	Pass       *Pass
 	Rank, Step int
 	Tensor     string
+
+	phase       Phase
+	against, of Role
+	order       int
 }
 
 // At is a rank in a step (-1 before the first).
@@ -19,10 +23,31 @@ func (a At) Of(tensor string) At {
 	return a
 }
 
+// In is the place in a phase of the step, and where in it the computation has it: of
+// two findings of a phase the one with the lower order is the earlier.
+func (a At) In(p Phase, order int) At {
+	a.phase, a.order = p, order
+	return a
+}
+
+// Against says that what is wanted there is what the run of a role has: the two
+// differ, and either may be wrong.
+func (a At) Against(r Role) At {
+	a.against = r
+	return a
+}
+
+// By says that the run of a role, which is not the test run, is wrong there.
+func (a At) By(r Role) At {
+	a.of = r
+	return a
+}
+
 // Finding is a violation there of no known element. got and want are written as
 // fmt.Sprint does, nil as nothing.
 func (a At) Finding(got, want any, format string, args ...any) Finding {
-	return Finding{Rank: a.Rank, Step: a.Step, Tensor: a.Tensor, Index: -1, Got: text(got), Want: text(want), Message: fmt.Sprintf(format, args...)}
+	return Finding{Rank: a.Rank, Step: a.Step, Phase: a.phase, Tensor: a.Tensor, Index: -1, Got: text(got), Want: text(want),
+		Against: a.against, Of: a.of, Order: a.order, Message: fmt.Sprintf(format, args...)}
 }
 
 func text(x any) string {
@@ -38,9 +63,9 @@ func (a At) Report(got, want any, format string, args ...any) {
 }
 
 // Compare expects one piece of evidence, found if ok: got, which must be want.
-// The message is of a finding. NaN differs from NaN.
+// The message is of a finding. NaN is NaN.
 func Compare[T comparable](a At, ok bool, got, want T, format string, args ...any) {
-	if a.Pass.Found(ok) && got != want {
+	if a.Pass.Found(ok) && got != want && (got == got || want == want) {
 		a.Report(got, want, format, args...)
 	}
 }

@@ -14,6 +14,7 @@ func TestCompare(t *testing.T) {
 	Compare(p.At(1, 2), true, 4, 4, "equal")
 	Compare(p.At(1, 2).Of("w"), true, 3, 4, "rank %d", 1)
 	p.At(-1, 0).Report(nil, "finite", "nobody")
+	p.result.Findings = p.findings()
 	want := Result{Saw: 2, Expected: 3, Total: 2, Findings: []Finding{
 		{Case: "a", Rank: -1, Index: -1, Want: "finite", Message: "nobody"},
 		{Case: "a", Rank: 1, Step: 2, Tensor: "w", Index: -1, Got: "3", Want: "4", Message: "rank 1"},

@@ -7,6 +7,7 @@ package contract
 import (
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // Class says how a clause compares.
@@ -44,6 +45,7 @@ type Clause struct {
 	Says     string // the sentence
 	Class    Class
 	Evidence string // which events it reads
+	Phase    Phase  // when in a step that happens which it is about, of findings that name no phase
 	// Derivation says how the bound of a Bound clause, or of an Exact one on a plan
 	// where exactness is not on offer, is derived; empty where there is none.
 	Derivation string
@@ -70,6 +72,8 @@ const (
 	Control Role = "control" // what the test is compared with, as a rule the single worker on the same global batch
 	Again   Role = "again"   // the test once more
 	Other   Role = "other"   // the test with another seed
+	// Golden stands for a run of which hashes are kept: a finding against it.
+	Golden Role = "golden"
 )
 
 // Verdict is the outcome of a clause or contract. The zero value is
@@ -110,15 +114,34 @@ func (v Verdict) Worse(o Verdict) Verdict {
 
 // Finding is one violation, with what is needed to find its cause.
 type Finding struct {
-	Case    string `json:"case"`
-	Rank    int    `json:"rank"` // world rank; -1 where none is to blame
-	Step    int    `json:"step"`
-	Tensor  string `json:"tensor,omitempty"`
-	Index   int64  `json:"index"` // element of the tensor; -1 where unknown
-	Got     string `json:"got,omitempty"`
-	Want    string `json:"want,omitempty"`
+	Case   string `json:"case"`
+	Rank   int    `json:"rank"`            // world rank; -1 where none is to blame
+	Place  string `json:"place,omitempty"` // of the rank on the axes of the plan
+	Step   int    `json:"step"`
+	Phase  Phase  `json:"phase,omitempty"` // of the step
+	Tensor string `json:"tensor,omitempty"`
+	Index  int64  `json:"index"` // element of the tensor; -1 where unknown
+	Got    string `json:"got,omitempty"`
+	Want   string `json:"want,omitempty"`
+	// Ratio is got over want; NormRatio that of the norms of the whole tensors, by
+	// which a factor shows. 0 is unknown.
+	Ratio     trace.Float `json:"ratio,omitempty"`
+	NormRatio trace.Float `json:"norm_ratio,omitempty"`
+	// Like names another tensor that has what was got.
+	Like string `json:"like,omitempty"`
+	// Against is the run that want is of, where it is not a rule that is broken: a
+	// difference does not say which of the two is wrong. Of is the run that is wrong,
+	// where it is not the test run.
+	Against Role   `json:"against,omitempty"`
+	Of      Role   `json:"of,omitempty"`
 	Bound   string `json:"bound,omitempty"` // observed / bound and its derivation
 	Message string `json:"message"`
+	// More counts other findings of the clause that say the same of other places; Ranks
+	// are those of all of them, the first ones, where there are several.
+	More  int   `json:"more,omitempty"`
+	Ranks []int `json:"ranks,omitempty"`
 	// Reproduce is the command line that shows it again.
 	Reproduce string `json:"reproduce,omitempty"`
+	// Order is where in its phase the computation has it.
+	Order int `json:"-"`
 }

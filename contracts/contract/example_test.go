@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -41,6 +42,7 @@ func losses(ranks ...[]float32) *trace.History {
 		for step, x := range steps {
 			l.Record(trace.Event{Kind: trace.KindScalar, Step: step, What: trace.Loss, Bits: math.Float32bits(x)})
 		}
+		l.Record(trace.Event{Kind: trace.KindEnd, Step: len(steps) - 1})
 		logs = append(logs, l)
 	}
 	h, err := trace.Merge(logs)
@@ -59,7 +61,11 @@ func ExampleJudge() {
 		losses([]float32{5.5, 5.4}, []float32{5.5}),
 	} {
 		evidence := contract.Evidence{Case: "mine", Histories: map[contract.Role]*trace.History{contract.Test: h}}
-		for _, r := range contract.Judge(finite(), []contract.Evidence{evidence}) {
+		results, err := contract.Judge(context.Background(), finite(), []contract.Evidence{evidence})
+		if err != nil {
+			panic(err)
+		}
+		for _, r := range results {
 			fmt.Println(r.Clause.ID, r.Verdict(), r.Doubts)
 			for _, f := range r.Findings {
 				fmt.Printf("  rank %d, step %d: %s: %s\n", f.Rank, f.Step, f.Message, f.Got)

@@ -1,21 +1,22 @@
 package contract
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
-
-// maxFindings bounds the findings kept per clause and case; more are counted.
-const maxFindings = 8
 
 // Pass is one clause looking at one case.
 type Pass struct {
@@ -28,32 +29,49 @@ type Pass struct {
 	// Texts opens a training text by the name that a configuration gives; nil where
 	// the caller has none.
 	Texts Texts
+	// Fresh says that the runs were made by who judges them, now.
+	Fresh bool
 
+	ctx    context.Context
+	calls  int               // of Expect
+	name   string            // of the evidence, where it is not the case's
+	doubts map[Role][]string // of histories
 	result Result
+	kept   []kept // of the result's findings, in their order
 }
 
 // Texts gives the bytes of a training text by the name that a configuration
 // gives. The bytes are not the caller's to change.
 type Texts func(name string) ([]byte, error)
 
-// Text is the training text of a run: the bytes whose SHA-256 cfg names. Where
-// they are not to be had the pass doubts and ok is false.
-func (p *Pass) Text(cfg spec.Config) (text []byte, ok bool) {
+// OtherText is a text that is not the one a run was given.
+type OtherText struct {
+	Name   string
+	Bytes  int    // of the text that has the name
+	SHA256 string // its
+	Given  string // that of the text that the run was given
+}
+
+// Error says of both what they are.
+func (o *OtherText) Error() string {
+	return fmt.Sprintf("text %s has %d bytes with SHA-256 %.12s, the run was given one with %.12s", o.Name, o.Bytes, o.SHA256, o.Given)
+}
+
+// Text is the training text of a run: the bytes whose SHA-256 cfg names. The error
+// is an OtherText where the text of that name is another.
+func (p *Pass) Text(cfg spec.Config) ([]byte, error) {
 	if p.Texts == nil {
-		p.Doubt("no training text to compare with")
-		return nil, false
+		return nil, errors.New("no training text to compare with")
 	}
 	text, err := p.Texts(cfg.Text)
 	if err != nil {
-		p.Doubt("%v", err)
-		return nil, false
+		return nil, err
 	}
 	sum := sha256.Sum256(text)
 	if got := hex.EncodeToString(sum[:]); got != cfg.TextHash {
-		p.Doubt("text %s has SHA-256 %.12s, the run was made with %.12s", cfg.Text, got, cfg.TextHash)
-		return nil, false
+		return nil, &OtherText{cfg.Text, len(text), got, cfg.TextHash}
 	}
-	return text, true
+	return text, nil
 }
 
 // State holds the elements of weights and moments: by What of package trace
@@ -78,27 +96,41 @@ type Oracle interface {
 // evaluation in any order of summation satisfies.
 type Bounded struct{ Value, Bound []float64 }
 
-// Expect adds n to the amount of evidence that the plan implies.
-func (p *Pass) Expect(n int) { p.result.Expected += n }
+// Expect adds n to the amount of evidence that the plan implies. It does not return
+// where nobody waits for the judgement any more.
+func (p *Pass) Expect(n int) {
+	const now = 1 << 8 // and then is often enough
+	if p.calls++; p.calls%now == 0 && p.ctx != nil && p.ctx.Err() != nil {
+		panic(stopped{})
+	}
+	p.result.Expected += n
+}
+
+// stopped is what a check that is given up panics with, for its caller.
+type stopped struct{}
 
 // Saw adds n to the amount of evidence found.
 func (p *Pass) Saw(n int) { p.result.Saw += n }
 
-// Report adds a violation. Case is filled in. Findings are kept in the order of
-// their steps, those of one step in the order in which they are reported: what
-// comes first in time is the cause, and later ones its consequences.
-func (p *Pass) Report(f Finding) {
-	f.Case = p.Case
-	r := &p.result
-	r.Total++
-	at := len(r.Findings)
-	for at > 0 && r.Findings[at-1].Step > f.Step {
-		at--
+// Report adds a violation; Case, and where it is not said Phase, are filled in. The
+// first of each kind is kept, in the order of Compare, and otherwise in that of the
+// reports: what comes first is the cause, and later ones its consequences.
+func (p *Pass) Report(f Finding) { p.ReportLater(f, nil) }
+
+// ReportLater is Report of a finding that complete adds to, if it is one of those
+// that are kept; nil adds nothing.
+func (p *Pass) ReportLater(f Finding, complete func(*Finding)) {
+	f.Case = cmp.Or(p.name, p.Case)
+	if f.Phase == Unphased {
+		if p.Clause != nil {
+			f.Phase = p.Clause.Phase
+		}
+		if f.Step < 0 && f.Phase != Drilled {
+			f.Phase = Initial
+		}
 	}
-	if at < maxFindings {
-		r.Findings = slices.Insert(r.Findings, at, f)
-		r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
-	}
+	p.result.Total++
+	p.kept = keep(p.kept, kept{f, f.kind(), complete})
 }
 
 // Doubt says why the evidence does not suffice; the clause is then inconclusive
@@ -107,19 +139,29 @@ func (p *Pass) Doubt(format string, args ...any) {
 	p.result.Doubts = append(p.result.Doubts, fmt.Sprintf(format, args...))
 }
 
+// Doubtful reports whether some doubt begins so.
+func (p *Pass) Doubtful(begins string) bool {
+	return slices.ContainsFunc(p.result.Doubts, func(d string) bool { return strings.HasPrefix(d, begins) })
+}
+
 // Ratio records an observed / bound of a bounded comparison.
 func (p *Pass) Ratio(x float64) { p.result.MaxRatio = max(p.result.MaxRatio, x) }
 
 // History is the history of a role; where it is missing the pass doubts and ok
-// is false.
+// is false. Where ranks left none, or one that is cut off, the pass doubts: what
+// is there may violate the clause, and nothing holds it.
 func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 	h, ok = p.Histories[r]
 	if !ok || h == nil {
 		p.Doubt("no history of the %s run", r)
 		return nil, false
 	}
+	p.result.Doubts = append(p.result.Doubts, p.doubts[r]...)
 	if m := h.Missing(); len(m) > 0 {
-		p.Doubt("%s run: no history of ranks %v of %d", r, m, h.Header.World)
+		p.Doubt("%s run: no history of ranks %s of %d", r, trace.Spans(m), h.Header.World)
+	}
+	if why := h.CutOff(); why != "" {
+		p.Doubt("%s run: %s", r, why)
 	}
 	return h, true
 }
@@ -129,10 +171,13 @@ type Result struct {
 	Clause   *Clause
 	Saw      int
 	Expected int
-	Findings []Finding
-	Total    int      // findings in all; Findings holds the first ones
-	Doubts   []string // why evidence does not suffice
-	MaxRatio float64  // largest observed / bound, 0 where nothing was bounded
+	Findings []Finding // the first of each kind
+	Total    int       // findings in all
+	Cases    []string  // those with findings
+	Doubts   []string  // why evidence does not suffice
+	MaxRatio float64   // largest observed / bound, 0 where nothing was bounded
+	// Panics are those of the clause's check, each with a doubt that says so.
+	Panics []error
 }
 
 // Verdict is violated with any finding, inconclusive with doubts or less
@@ -152,41 +197,59 @@ func (r *Result) Merge(o Result) {
 	r.Saw += o.Saw
 	r.Expected += o.Expected
 	r.Total += o.Total
-	room := max(0, maxFindings-len(r.Findings))
-	r.Findings = append(r.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	r.Findings = Join(r.Findings, o.Findings)
+	r.Cases = append(r.Cases, o.Cases...)
 	r.Doubts = append(r.Doubts, o.Doubts...)
+	r.Panics = append(r.Panics, o.Panics...)
 	r.MaxRatio = max(r.MaxRatio, o.MaxRatio)
 }
 
 // Evidence is a case's histories, ready to be judged.
 type Evidence struct {
 	Case      string
+	In        string // tells it from other evidence of the case, in findings and doubts; may be empty
 	Histories map[Role]*trace.History
 	Clauses   []string // clauses it is evidence for; nil is all
-	Oracle    Oracle
-	Texts     Texts
+	// Doubts say why the history of a role proves little: they are those of the clauses
+	// that read it.
+	Doubts map[Role][]string
+	Oracle Oracle
+	Texts  Texts
+	// Fresh says that whoever judges made the runs, just now: what they were given
+	// by name has not become another since.
+	Fresh bool
+}
+
+// Name is the evidence's in findings and doubts.
+func (e *Evidence) Name() string {
+	if e.In == "" {
+		return e.Case
+	}
+	return e.Case + " in " + e.In
 }
 
 // Judge applies every clause of c to every piece of evidence: one result per
 // clause, in the contract's order. It is pure: it reads histories only. Clauses
-// are checked side by side; a panic of one is Judge's.
-func Judge(c *Contract, evidence []Evidence) []Result {
+// are checked side by side; one that panics on a piece of evidence is inconclusive,
+// and its Result has the panic. When ctx ends so does Judge, whatever its clauses are
+// at; the error is ctx's cause. They end at the next piece of evidence, and read the
+// histories until then.
+func Judge(ctx context.Context, c *Contract, evidence []Evidence) ([]Result, error) {
 	parts := make([][]Result, len(c.Clauses))
-	var checks errgroup.Group
-	checks.SetLimit(runtime.GOMAXPROCS(0))
-	for i, cl := range c.Clauses {
+	for i := range parts {
 		parts[i] = make([]Result, len(evidence))
-		for j, e := range evidence {
-			if e.Clauses == nil || slices.Contains(e.Clauses, cl.ID) {
-				checks.Go(func() (err error) {
-					parts[i][j], err = check(cl, e)
-					return err
-				})
-			}
-		}
 	}
-	if err := checks.Wait(); err != nil {
-		panic(err.Error())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		checkAll(ctx, c, evidence, parts)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	out := make([]Result, len(c.Clauses))
 	for i, cl := range c.Clauses {
@@ -195,22 +258,73 @@ func Judge(c *Contract, evidence []Evidence) []Result {
 			out[i].Merge(r)
 		}
 	}
-	return out
+	return out, nil
 }
 
-// check applies a clause to one piece of evidence. The error is the clause's panic.
-func check(cl *Clause, e Evidence) (_ Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v\n%s", p, debug.Stack())
+// checkAll fills in parts, by clause and piece of evidence, until ctx ends.
+func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]Result) {
+	var checks errgroup.Group
+	checks.SetLimit(runtime.GOMAXPROCS(0))
+	for i, cl := range c.Clauses {
+		for j, e := range evidence {
+			if ctx.Err() == nil && (e.Clauses == nil || slices.Contains(e.Clauses, cl.ID)) {
+				checks.Go(func() error {
+					parts[i][j] = check(ctx, cl, e)
+					return nil
+				})
+			}
 		}
-	}()
-	p := &Pass{Clause: cl, Case: e.Case, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts}
-	cl.Check(p)
+	}
+	_ = checks.Wait() // what a check comes to is its result
+}
+
+// check applies a clause to one piece of evidence. What it found before it panicked
+// stays.
+func check(ctx context.Context, cl *Clause, e Evidence) Result {
+	p := &Pass{Clause: cl, Case: e.Case, name: e.Name(), doubts: e.Doubts, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
+	err := guard.Do(func() error { cl.Check(p); return nil })
+	if caught := (*guard.Panic)(nil); errors.As(err, &caught) && caught.Value == any(stopped{}) {
+		return p.result // Judge has given it up
+	}
+	if err != nil {
+		p.result.Panics = append(p.result.Panics, fmt.Errorf("%s on case %s: %w", cl.ID, e.Case, err))
+		p.Doubt("case %s: the check broke down: %v", e.Case, err)
+	}
+	if p.result.Findings = p.findings(); p.result.Total > 0 {
+		p.result.Cases = []string{e.Case}
+	}
 	// A case with less evidence than it owes must not hide behind another case's
 	// surplus.
 	if p.result.Saw < p.result.Expected {
-		p.Doubt("case %s: saw %d of %d", e.Case, p.result.Saw, p.result.Expected)
+		p.Doubt("case %s: saw %d of %d", e.Name(), p.result.Saw, p.result.Expected)
 	}
-	return p.result, nil
+	return p.result
+}
+
+// place is where a finding's rank is on the axes of the plan, where that has
+// several.
+func (p *Pass) place(f Finding) string {
+	role := f.Of
+	if role == "" {
+		role = Test
+	}
+	h := p.Histories[role]
+	if h == nil || f.Rank < 0 || f.Rank >= h.Header.World {
+		return ""
+	}
+	cfg, err := spec.Of(h.Header.Spec)
+	if err != nil {
+		return ""
+	}
+	dims, used := cfg.Plan.Dims(), 0
+	for _, n := range []int{dims.DP, dims.PP, dims.TP} {
+		if n > 1 {
+			used++
+		}
+	}
+	if used < 2 || cfg.Plan.World() != h.Header.World {
+		return ""
+	}
+	at := dims.Coord(f.Rank)
+	return fmt.Sprintf("dp %d, pp %d, tp %d", at.DP, at.PP, at.TP)
 }

@@ -92,7 +92,7 @@ func (r *Runner) Held(t *testing.T, c *suite.Suite, cases []suite.Case) []contra
 		}
 		all = append(all, e)
 	}
-	results := contract.Judge(c.Contract, all)
+	results := Judge(c.Contract, all)
 	for _, res := range results {
 		if !slices.ContainsFunc(cases, func(cs suite.Case) bool { return cs.Shows(res.Clause.ID) }) {
 			continue
@@ -173,7 +173,7 @@ func (r *Runner) mutant(t *testing.T, c *suite.Suite, on suite.Case, m suite.Mut
 	if err != nil {
 		t.Logf("the run ended early: %v", err)
 	}
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
+	for _, res := range Judge(c.Contract, []contract.Evidence{e}) {
 		if res.Clause.ID != m.Clause {
 			continue
 		}

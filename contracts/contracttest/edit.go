@@ -1,6 +1,7 @@
 package contracttest
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -80,10 +81,16 @@ func with(e contract.Evidence, role contract.Role, h *trace.History) contract.Ev
 	return e
 }
 
+// Judge is contract.Judge where nothing ends it.
+func Judge(c *contract.Contract, all []contract.Evidence) []contract.Result {
+	out, _ := contract.Judge(context.Background(), c, all) // fails where its context ends
+	return out
+}
+
 // Verdicts judges one piece of evidence: verdict by clause number.
 func Verdicts(c *suite.Suite, e contract.Evidence) map[string]contract.Result {
 	out := map[string]contract.Result{}
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
+	for _, res := range Judge(c.Contract, []contract.Evidence{e}) {
 		out[res.Clause.ID[len(c.ID)+1:]] = res
 	}
 	return out

@@ -7,7 +7,7 @@ import "github.com/lockstep-ml/lockstep/contracts/contract"
 // Contract is C-DATA-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-DATA-001." + n, Says: says, Class: contract.Integer, Evidence: reads, Check: check}
+		return &contract.Clause{ID: "C-DATA-001." + n, Says: says, Class: contract.Integer, Evidence: reads, Phase: contract.Data, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-DATA-001",
@@ -45,12 +45,16 @@ How each clause judges
   3  The digest of the micro-batch against that of the text's bytes. Finds targets
      that are not shifted or are another sequence's (deepspeedai/DeepSpeed#5729),
      bytes from 128 up that lose a bit, padding that is a target, and positions to
-     be ignored that are not.
+     be ignored that are not. The file of the text is read a second time, too: a
+     run that was given other bytes (one lost, line ends converted, a mark cut off,
+     an end missing) names another SHA-256 than the file has. Where runs were
+     recorded before that is no verdict, as the file may be another since.
   4  The tokens that have a target. The mean loss is over them, so a number that
      is off scales every gradient (NVIDIA/TransformerEngine#2476).
 
 One case runs over the end of an epoch on a text that holds every byte, drops
-what is left over, and another pads it. With --data the cases are on that file.
+what is left over, and another pads it; two go through five epochs. With --data the
+cases are on that file.
 
 How to read a finding
   rank    that was given the data

@@ -1,6 +1,8 @@
 package data
 
 import (
+	"errors"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
@@ -13,16 +15,30 @@ type source struct {
 	p       *contract.Pass
 	corpus  *independent.Corpus
 	workers int // logical workers
-	first   int // step that the run begins with
 }
 
+// contents is the clause about the bytes of the text.
+const contents = "C-DATA-001.3"
+
 // opened is a check of the test run against the text it names. Where either is
-// not to be had the pass doubts.
+// not to be had the pass doubts; so it does where a text that a run was given some
+// time ago is another now. A run made just now was given other bytes than there
+// are, which the clause about those reports.
 func opened(check func(*source)) func(*contract.Pass) {
 	return evidence.With(func(p *contract.Pass, r *evidence.Run) {
 		c := r.Config
-		text, ok := p.Text(c)
-		if !ok {
+		if n := c.Sequences * c.Model.SeqLen; n > maxTokens {
+			p.Doubt("a step of %d sequences of %d tokens: of at most %d tokens can the text be read again", c.Sequences, c.Model.SeqLen, maxTokens)
+			return
+		}
+		text, err := p.Text(c)
+		var other *contract.OtherText
+		switch {
+		case errors.As(err, &other) && p.Fresh && p.Clause.ID == contents:
+			p.At(-1, 0).Report(other.Given, other.SHA256, "the run was given other bytes than text %s has, which are %d", other.Name, other.Bytes)
+			return
+		case err != nil:
+			p.Doubt("%v", err)
 			return
 		}
 		s := &source{Run: r, p: p, workers: workers(c.Model.Groups.Data, c.Plan.DP),
@@ -31,14 +47,13 @@ func opened(check func(*source)) func(*contract.Pass) {
 			p.Doubt("%v", err)
 			return
 		}
-		for rank := range r.Header.World {
-			for e := range r.Events(rank, trace.KindResume) {
-				s.first = e.Step
-			}
-		}
 		check(s)
 	})
 }
+
+// maxTokens bounds a step that is read again: padded sequences are as long as the
+// header says, whatever the text holds.
+const maxTokens = 1 << 25
 
 // workers is the number of logical workers: the canonical groups, where dp
 // divides them, else one a rank.
@@ -66,7 +81,6 @@ type micro struct {
 
 // shares yields every rank's share of every step.
 func (s *source) shares(yield func(share) bool) {
-	steps := s.Config.Steps
 	got := make([]map[int]map[int][]trace.Event, s.Header.World) // by rank, step, micro-batch
 	for rank := range got {
 		got[rank] = map[int]map[int][]trace.Event{}
@@ -77,7 +91,7 @@ func (s *source) shares(yield func(share) bool) {
 			got[rank][e.Step][e.Micro] = append(got[rank][e.Step][e.Micro], e)
 		}
 	}
-	for step := s.first; step < steps; step++ {
+	for step := s.First; step < s.Steps; step++ {
 		all := s.corpus.Step(step)
 		var valid int64
 		for _, q := range all {

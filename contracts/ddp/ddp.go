@@ -12,10 +12,9 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// subject is plans with data-parallel replicas, and the single worker that all of
-// them are compared with.
+// subject is plans with data-parallel replicas.
 var subject = compare.Subject{
-	About: func(p plan.Plan) bool { return p.Dims().DP > 1 || p.World() == 1 },
+	About: func(p plan.Plan) bool { return p.Dims().DP > 1 },
 	Lacks: "has no data-parallel replicas",
 }
 
@@ -29,21 +28,21 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses: []*contract.Clause{
 			c("1", "Replicas start with bit-equal weights and moments.",
-				"digest (weight, moments) before the first step; in ZeRO stage 3 gather (use) of the first", contract.Exact, subject.With(initial)),
+				"digest (weight, moments) before the first step; in ZeRO stage 3 gather (use) of the first", contract.Exact, subject.With(initial)).In(contract.Initial),
 			c("2", "After every step the weights, the moments and the step counters of all replicas are bit-equal, and no two buffers share memory.",
-				"digest (weight, moments), scalar (counter), span, diff; in ZeRO stage 3 gather (use)", contract.Exact, subject.With(updated)),
+				"digest (weight, moments), scalar (counter), span, diff; in ZeRO stage 3 gather (use)", contract.Exact, subject.With(updated)).In(contract.Update),
 			c("3", "Every logical worker's gradient enters exactly one reduction per unit and step, over exactly the ranks that replicate the unit, issued while the backward pass still runs.",
-				"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, subject.With(reduced)),
+				"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, subject.With(reduced)).In(contract.Reduction),
 			bounded.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
-				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPair(single))),
+				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPair(single)).In(contract.Reduction)),
 			c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
 				"comm", contract.Integer, subject.With(ordered)),
 			bounded.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
-				"changed, unmoved of the test and the control run, captured elements", contract.Exact, subject.WithPair(progressed))),
+				"changed, unmoved of the test and the control run, captured elements", contract.Exact, subject.WithPair(progressed)).In(contract.Update)),
 			c("7", "No gradient, weight, moment or loss is NaN or infinite, and no step is skipped; otherwise the first producer is named.",
 				"digest, scalar (loss), skip", contract.Integer, subject.With(finite)),
 			c("8", "The data shards of the ranks are disjoint and cover the batch, and all ranks weigh the loss by the same number of valid tokens.",
-				"data, tokens of the test and the control run", contract.Integer, subject.WithPair(covered)),
+				"data, tokens of the test and the control run", contract.Integer, subject.WithPair(covered)).In(contract.Data),
 		},
 		Judges: subject.About,
 	}
@@ -67,7 +66,7 @@ func single(p *contract.Pass, c *compare.Comparison) {
 	c.Gradients(nil)
 	c.Scalars(c.LastStage, trace.Loss)
 	c.Scalars(nil, trace.Norm, trace.Coef, trace.LR)
-	for step := range c.Test.Config.Steps {
+	for step := c.Test.First - 1; step < c.Test.Steps; step++ { // what a run begins with, too
 		c.State(step, nil)
 	}
 }

@@ -22,7 +22,7 @@ func finite(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	if len(bad) > 0 {
-		producer(p, bad)
+		producer(p, r, bad)
 	}
 }
 
@@ -39,9 +39,9 @@ func recorded(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	for _, what := range r.State() {
-		see(-1, what, r.Params, 0)
+		see(r.First-1, what, r.Params, 0)
 	}
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, what := range append(r.State(), trace.Grad) {
 			see(step, what, r.Params, 0)
 		}
@@ -59,12 +59,12 @@ func recorded(p *contract.Pass, r *evidence.Run) {
 
 // producer reports the first of the events that show a value that is not
 // finite: in time, and within a step in the order of the computation.
-func producer(p *contract.Pass, bad []trace.Event) {
+func producer(p *contract.Pass, r *evidence.Run, bad []trace.Event) {
 	slices.SortStableFunc(bad, func(a, b trace.Event) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(stage(a), stage(b)), cmp.Compare(a.Rank, b.Rank))
 	})
 	first := bad[0]
-	f := p.At(first.Rank, first.Step).Of(first.Tensor).Finding(nil, "finite",
+	f := p.At(first.Rank, first.Step).Of(first.Tensor).In(r.Moment(first)).Finding(nil, "finite",
 		"rank %d is the first producer of values that are not finite, in the %s", first.Rank, first.What)
 	switch {
 	case first.Kind == trace.KindSkip:

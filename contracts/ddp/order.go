@@ -33,14 +33,17 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 			}
 			all[c].add(p, c, e)
 		}
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := -1; step < r.Steps; step++ {
+			if step >= 0 && step < r.First || step < 0 && r.First > 0 {
+				continue // what is loaded need not be broadcast
+			}
 			for group, n := range least(r, rank, step) {
 				p.Count(n, found[place{step, group}])
 			}
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(all)) {
-		all[c].compare(p, c)
+		all[c].compare(p, r, c)
 	}
 }
 
@@ -108,23 +111,26 @@ func (g issued) add(p *contract.Pass, c string, e trace.Event) {
 
 // compare goes through the numbers until ranks differ; what follows is the
 // consequence.
-func (g issued) compare(p *contract.Pass, c string) {
+func (g issued) compare(p *contract.Pass, r *evidence.Run, c string) {
 	ranks := slices.Sorted(maps.Keys(g))
 	for _, rank := range ranks {
-		contiguous(p, c, rank, g[rank])
+		contiguous(p, r, c, rank, g[rank])
 	}
 	for seq := uint64(0); ; seq++ {
 		byRank, more := map[string][]int{}, false
 		for _, rank := range ranks {
 			e, ok := g[rank][seq]
 			more = more || ok
+			if !ok && !r.Ended(rank) {
+				continue // its run was stopped before, or what it recorded is cut off
+			}
 			byRank[describe(e)] = append(byRank[describe(e)], rank)
 		}
 		if !more {
 			return
 		}
 		if len(byRank) > 1 {
-			g.disorder(p, c, seq, byRank)
+			g.disorder(p, r, c, seq, byRank)
 			return
 		}
 	}
@@ -143,10 +149,10 @@ func describe(e trace.Event) string {
 }
 
 // contiguous reports the first number that a rank left out.
-func contiguous(p *contract.Pass, c string, rank int, ops map[uint64]trace.Event) {
+func contiguous(p *contract.Pass, r *evidence.Run, c string, rank int, ops map[uint64]trace.Event) {
 	for i, seq := range slices.Sorted(maps.Keys(ops)) {
 		if seq != uint64(i) {
-			p.At(rank, ops[seq].Step).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
+			p.At(rank, ops[seq].Step).In(r.Moment(ops[seq])).Report(nil, nil, "group %s: rank %d has operation %d but not %d", c, rank, seq, i)
 			return
 		}
 	}
@@ -154,7 +160,7 @@ func contiguous(p *contract.Pass, c string, rank int, ops map[uint64]trace.Event
 
 // disorder blames the smaller party, or, if they are equal, the one without the
 // lowest rank.
-func (g issued) disorder(p *contract.Pass, c string, seq uint64, byRank map[string][]int) {
+func (g issued) disorder(p *contract.Pass, r *evidence.Run, c string, seq uint64, byRank map[string][]int) {
 	var common string
 	for what, ranks := range byRank {
 		if most := byRank[common]; len(ranks) > len(most) || len(ranks) == len(most) && ranks[0] < most[0] {
@@ -170,6 +176,6 @@ func (g issued) disorder(p *contract.Pass, c string, seq uint64, byRank map[stri
 		if !ok {
 			e = g[byRank[common][0]][seq]
 		}
-		p.At(ranks[0], e.Step).Report(what, common, "group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)
+		p.At(ranks[0], e.Step).In(r.Moment(e)).Report(what, common, "group %s, operation %d: ranks %v issued %s; ranks %v %s", c, seq, ranks, what, byRank[common], common)
 	}
 }

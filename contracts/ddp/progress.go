@@ -15,7 +15,7 @@ import (
 // update changes, in every step and over the run.
 func progressed(p *contract.Pass, c *compare.Comparison) {
 	if c.Test.Exact() {
-		for step := range c.Test.Config.Steps {
+		for step := c.Test.First; step < c.Test.Steps; step++ {
 			for _, t := range c.Test.Params {
 				changed(p, c, step, t)
 			}
@@ -31,9 +31,9 @@ func progressed(p *contract.Pass, c *compare.Comparison) {
 			continue
 		}
 		replicas := bounded.Replicas(r)
-		for step := range r.Config.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			for _, m := range replicas {
-				moved(p, r, m, step)
+				moved(p, r, m, step, r == c.Control)
 			}
 		}
 	}
@@ -51,13 +51,17 @@ func changed(p *contract.Pass, c *compare.Comparison, step int, t evidence.Tenso
 	want, slices := control[0].Event, evidence.BySlice(copies)
 	report := func(rank int, who string, got, want trace.Event, than string) {
 		of := func(e trace.Event) string { return fmt.Sprintf("%d of %d elements", e.Count, t.Len) }
-		p.At(rank, step).Of(t.Name).Report(of(got), of(want), "the step of %s changed other elements than %s", who, than)
+		at := p.At(rank, step).Of(t.Name)
+		if than == alone {
+			at = at.Against(contract.Control)
+		}
+		at.Report(of(got), of(want), "the step of %s changed other elements than %s", who, than)
 	}
 	found := false
 	for _, s := range slices {
 		ref, than := s[0].Event, fmt.Sprintf("that of rank %d", s[0].Rank)
 		if !c.Split(t.Name) {
-			ref, than = want, "the single worker's"
+			ref, than = want, alone
 		}
 		for _, x := range s {
 			if !sameChange(x.Event, ref) {
@@ -67,9 +71,12 @@ func changed(p *contract.Pass, c *compare.Comparison, step int, t evidence.Tenso
 		}
 	}
 	if sum := evidence.Whole(slices); !found && len(copies) >= n && !sameChange(sum, want) {
-		report(-1, "all ranks together", sum, want, "the single worker's")
+		report(-1, "all ranks together", sum, want, alone)
 	}
 }
+
+// alone is what a change is held against that is no copy's.
+const alone = "the single worker's"
 
 func sameChange(a, b trace.Event) bool {
 	return a.Digest != nil && b.Digest != nil && a.Count == b.Count && *a.Digest == *b.Digest
@@ -88,7 +95,7 @@ func unmoved(p *contract.Pass, c *compare.Comparison, t evidence.Tensor) {
 		got, want := x.Event.Ranges, x.Slice(control[0].Event.Ranges)
 		if index := firstOutside(got, want); index >= 0 {
 			of := func(n int64) string { return fmt.Sprintf("%d elements unmoved", n) }
-			f := p.At(x.Rank, c.Test.Config.Steps-1).Of(t.Name).Finding(of(x.Event.Count), of(length(want)),
+			f := p.At(x.Rank, c.Test.Config.Steps-1).Of(t.Name).Against(contract.Control).Finding(of(x.Event.Count), of(length(want)),
 				"over the run other elements moved on rank %d than on the single worker", x.Rank)
 			f.Index = x.Index(index)
 			p.Report(f)
@@ -125,7 +132,7 @@ func firstOutside(a, b [][2]int64) int64 {
 // moved recomputes a captured step from the run's own weights, moments and
 // reduced gradient: exactly the elements that the recomputed update changes
 // may have changed, and all of them must.
-func moved(p *contract.Pass, r *evidence.Run, m bounded.Replica, step int) {
+func moved(p *contract.Pass, r *evidence.Run, m bounded.Replica, step int, control bool) {
 	p.Expect(len(r.Params))
 	s, ok := bounded.Captured(r, m, step)
 	if !ok {
@@ -146,7 +153,11 @@ func moved(p *contract.Pass, r *evidence.Run, m bounded.Replica, step int) {
 		d, count := difference(t.Name, s.Before[trace.Weight][t.Name], next[trace.Weight][t.Name])
 		if got.Digest == nil || count != got.Count || d != *got.Digest {
 			rank := slices[0][0].Rank
-			p.At(rank, step).Of(t.Name).Report(fmt.Sprintf("%d elements changed", got.Count), fmt.Sprintf("%d elements", count),
+			at := p.At(rank, step).Of(t.Name)
+			if control {
+				at = at.By(contract.Control)
+			}
+			at.Report(fmt.Sprintf("%d elements changed", got.Count), fmt.Sprintf("%d elements", count),
 				"rank %d changed other elements than the optimizer's update of its own gradient", rank)
 		}
 	}

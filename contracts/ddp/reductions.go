@@ -24,6 +24,10 @@ func reduced(p *contract.Pass, r *evidence.Run) {
 	}
 	for rank := range r.Header.World {
 		reductions(p, r, rank)
+		for _, x := range r.Early(rank) {
+			p.At(rank, x.Step).Of(x.Unit).In(contract.Backward, 0).Report(nil, nil,
+				"the gradient of unit %s was reduced on rank %d before that of logical worker %d was complete", x.Unit, rank, x.Worker)
+		}
 		overlap(p, r, rank)
 	}
 }
@@ -59,38 +63,31 @@ func due(r *evidence.Run, rank int) []operation {
 }
 
 // reductions checks that a rank reduced what the plan says in each step, whole,
-// over its data-parallel group. A step that has other reductions shows that this
+// over its data-parallel group. A step of which everything is recorded shows that
 // one is missing in the run and not merely in the evidence.
 func reductions(p *contract.Pass, r *evidence.Run, rank int) {
 	type key struct {
 		step  int
 		label string
 	}
-	found, steps := map[key][]trace.Event{}, map[int]bool{}
+	found := map[key][]trace.Event{}
 	operations := due(r, rank)
 	for e := range r.Events(rank, trace.KindComm) {
 		if e.Group == names.DP && (e.Op == names.OpAllReduce || e.Op == names.OpReduceScatter) &&
 			slices.ContainsFunc(operations, func(o operation) bool { return o.label == e.Unit }) {
 			found[key{e.Step, e.Unit}] = append(found[key{e.Step, e.Unit}], e)
-			steps[e.Step] = true
 		}
 	}
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, o := range operations {
 			want, ops := len(o.elements), found[key{step, o.label}]
 			p.Count(want, len(ops))
-			if len(ops) > want || len(ops) < want && steps[step] && ended(r, rank, step) {
+			if len(ops) > want || len(ops) < want && r.Told(rank, step, trace.KindComm) {
 				p.At(rank, step).Report(len(ops), want, "the gradient of unit %s was reduced %d times on rank %d, not %d", o.label, len(ops), rank, want)
 			}
 			o.judge(p, r, rank, ops)
 		}
 	}
-}
-
-// ended reports whether a rank finished a step: it then had reduced everything.
-func ended(r *evidence.Run, rank, step int) bool {
-	_, ok := r.Scalar(rank, step, trace.Norm)
-	return ok
 }
 
 // judge checks who took part in each operation and how much it moved.
@@ -132,11 +129,15 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 		}
 	}
 	holders := r.Holders()
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, unit := range slices.Sorted(maps.Keys(holders)) {
+			at := map[int][]int{} // holders by data-parallel rank
+			for _, rank := range holders[unit] {
+				at[r.At(rank).DP] = append(at[r.At(rank).DP], rank)
+			}
 			for w := range r.Workers {
 				k := leaf{step, w, unit}
-				k.check(p, r, holders[unit], found[k])
+				k.check(p, r, at[r.Owner(w)], found[k])
 				delete(found, k)
 			}
 		}
@@ -150,13 +151,10 @@ func leaves(p *contract.Pass, r *evidence.Run) {
 }
 
 // check compares the ranks on which a worker's gradient entered the sum with
-// those that hold the unit and compute the worker.
-func (k leaf) check(p *contract.Pass, r *evidence.Run, holders, ranks []int) {
-	var want []int
-	for _, rank := range holders {
-		if r.Busy(k.worker) && r.At(rank).DP == r.Owner(k.worker) {
-			want = append(want, rank)
-		}
+// those that hold the unit and compute the worker, if that has sequences.
+func (k leaf) check(p *contract.Pass, r *evidence.Run, want, ranks []int) {
+	if !r.Busy(k.worker) {
+		want = nil
 	}
 	p.Expect(len(want))
 	for i, rank := range ranks { // ascending
@@ -172,6 +170,11 @@ func (k leaf) check(p *contract.Pass, r *evidence.Run, holders, ranks []int) {
 			p.Saw(1)
 		}
 	}
+	for _, rank := range want {
+		if !slices.Contains(ranks, rank) && r.Told(rank, k.step, trace.KindLeaf) {
+			p.At(rank, k.step).Report(nil, nil, "the gradient of unit %s of logical worker %d did not enter the sum of rank %d", k.unit, k.worker, rank)
+		}
+	}
 }
 
 // overlap checks that all block reductions of a rank but one were issued before
@@ -184,9 +187,9 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 	if cfg.Plan.Zero == 1 && cfg.Plan.Shard == plan.ShardFlat || !r.Busy(walk[len(walk)-1]) {
 		return
 	}
-	issued, early, passes := make([]int, cfg.Steps), make([]int, cfg.Steps), make([]int, cfg.Steps)
+	issued, early, passes := make([]int, r.Steps), make([]int, r.Steps), make([]int, r.Steps)
 	for _, e := range r.Ranks[rank] {
-		if e.Step < 0 || e.Step >= cfg.Steps {
+		if e.Step < 0 || e.Step >= r.Steps {
 			continue
 		}
 		switch {
@@ -198,7 +201,7 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 		}
 	}
 	want := blockReductions(r, rank, len(walk)) - 1
-	for step := range cfg.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		if p.Found(passes[step] > 0 && issued[step] > want) && early[step] < want {
 			p.At(rank, step).Report(early[step], fmt.Sprintf("at least %d", want),
 				"rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)

@@ -1,9 +1,6 @@
 package ddp
 
 import (
-	"fmt"
-	"math/bits"
-
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -14,15 +11,15 @@ import (
 
 // initial is clause 1: replicas start bit-equal.
 func initial(p *contract.Pass, r *evidence.Run) {
-	equalReplicas(p, r, -1, r.Held())
+	equalReplicas(p, r, r.First-1, r.Held())
 }
 
 // updated is clause 2: after every step replicas are bit-equal, and no two
 // buffers of different ranks overlap.
 func updated(p *contract.Pass, r *evidence.Run) {
-	apart(p, r)
+	r.Apart(p)
 	held := r.Held()
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		equalReplicas(p, r, step, held)
 		counters(p, r, step)
 	}
@@ -35,7 +32,7 @@ func equalReplicas(p *contract.Pass, r *evidence.Run, step int, held map[string]
 	replicated := r.State()
 	switch {
 	case r.Config.Plan.Zero == 3:
-		if step+1 < r.Config.Steps {
+		if step+1 < r.Steps {
 			gathered(p, r, step)
 		}
 		return
@@ -65,9 +62,9 @@ func tensors(r *evidence.Run, what string) []string {
 // replicas compares the copies of one tensor within each data-parallel group.
 func replicas(p *contract.Pass, r *evidence.Run, step int, what string, held []evidence.Holding) {
 	for _, group := range r.Groups() {
-		copies := map[int]trace.Event{}
+		copies, place := map[int]trace.Event{}, r.At(group[0])
 		for _, h := range held {
-			if r.Config.Plan.Dims().Group(h.Rank, names.DP)[0] != group[0] {
+			if h.At.PP != place.PP || h.At.TP != place.TP {
 				continue
 			}
 			if e, ok := r.Digest(h.Rank, step, what, h.Param.Name, 0); p.Found(ok) {
@@ -121,33 +118,6 @@ func counters(p *contract.Pass, r *evidence.Run, step int) {
 		}
 		if p.Found(ok) && e.Value != first.Value {
 			p.At(rank, step).Report(e.Value, first.Value, "rank %d has taken %v optimizer steps, rank %d %v", rank, e.Value, first.Rank, first.Value)
-		}
-	}
-}
-
-// apart reports buffers that share memory. Replicas in one memory are equal
-// whatever the reduction does, so equality would prove nothing. Addresses of two
-// processes may coincide and say nothing of each other.
-func apart(p *contract.Pass, r *evidence.Run) {
-	var all []trace.Event
-	// The state of each model part, and the binary counter over the rank's logical
-	// workers.
-	each := len(r.State()) + bits.Len(uint(r.Workers/r.Config.Plan.DP))
-	for rank := range r.Header.World {
-		p.Expect(each * len(r.Layouts(rank)))
-		for e := range r.Events(rank, trace.KindSpan) {
-			if e.Span != nil {
-				p.Saw(1)
-				all = append(all, e)
-			}
-		}
-	}
-	for i, a := range all {
-		for _, b := range all[:i] {
-			if a.Span.Overlaps(*b.Span) && r.Origin(a.Rank).SameProcess(r.Origin(b.Rank)) {
-				p.At(a.Rank, -1).Report(fmt.Sprintf("[0x%x,0x%x)", a.Span.Lo, a.Span.Hi), nil,
-					"the %s buffer of rank %d shares memory with the %s buffer of rank %d", a.What, a.Rank, b.What, b.Rank)
-			}
 		}
 	}
 }

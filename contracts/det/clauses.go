@@ -1,7 +1,6 @@
 package det
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -27,17 +26,8 @@ func same(p *contract.Pass, a, b *evidence.Run) {
 		return
 	}
 	p.Expect(least(a))
-	var all []difference
 	for rank := range a.Header.World {
-		all = append(all, compare(p, b, rank, results(a, rank), results(b, rank))...)
-	}
-	// The first in time is the cause: within a step a worker's own gradient
-	// comes before what all ranks share.
-	slices.SortStableFunc(all, func(x, y difference) int {
-		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(x.stage, y.stage))
-	})
-	for _, d := range all {
-		p.Report(d.Finding)
+		compare(p, b, rank, results(a, rank), results(b, rank))
 	}
 }
 
@@ -48,17 +38,11 @@ func least(r *evidence.Run) int {
 	held, n := r.Held(), 0
 	for _, t := range r.Params {
 		for _, what := range r.State() {
-			n += (1 + r.Config.Steps) * r.Records(held[t.Name], what)
+			n += (1 + r.Len()) * r.Records(held[t.Name], what)
 		}
-		n += r.Config.Steps * r.Records(held[t.Name], trace.Grad)
+		n += r.Len() * r.Records(held[t.Name], trace.Grad)
 	}
-	return n + r.Config.Steps*r.Header.World/r.Config.Plan.PP
-}
-
-// difference is a finding and when in its step it arose.
-type difference struct {
-	contract.Finding
-	stage int
+	return n + r.Len()*r.Header.World/r.Config.Plan.PP
 }
 
 // results are the events of a rank that hold numbers.
@@ -73,35 +57,31 @@ func results(r *evidence.Run, rank int) []trace.Event {
 	return out
 }
 
-// compare goes through the results of one rank in both runs and gives the first
+// compare goes through the results of one rank in both runs and reports the first
 // that differs: what follows is its consequence.
-func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) []difference {
+func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.Event) {
 	for i := range min(len(first), len(second)) {
 		x, y := first[i], second[i]
 		if owed(x) {
 			p.Saw(1)
 		}
-		d, at := difference{stage: 1}, p.At(rank, x.Step).Of(x.Tensor)
-		if x.What == trace.WorkerGrad {
-			d.stage = 0
-		}
+		at := p.At(rank, x.Step).Of(x.Tensor).In(b.Moment(x)).By(contract.Again).Against(contract.Test)
 		switch {
 		case !alignable(x, y):
-			d.Finding = at.Finding(nil, nil,
+			at.Report(nil, nil,
 				"rank %d: the second run did something else: %s %s, not %s %s", rank, y.Kind, y.What, x.Kind, x.What)
-		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
-			d.Finding = at.Finding(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
+		case x.Kind == trace.KindScalar && !evidence.SameScalar(x, y):
+			at.Report(float64(y.Value), float64(x.Value), "rank %d: %s is another in the second run", rank, x.What)
 		case x.Kind != trace.KindScalar && x.Kind != trace.KindSkip && !evidence.Same(x, y):
-			d.Finding = b.Fill(at.Finding(nil, nil, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What), y, x)
+			b.Report(at, y, x, "rank %d: %s %s is another in the second run", rank, x.Kind, x.What)
 		default:
 			continue
 		}
-		return []difference{d}
+		return
 	}
 	if len(first) != len(second) {
 		p.Doubt("rank %d: one run recorded %d results, the other %d", rank, len(first), len(second))
 	}
-	return nil
 }
 
 // owed reports whether an event is among those that same expects; others are
@@ -126,13 +106,13 @@ func other(p *contract.Pass, a, b *evidence.Run) {
 		if strings.HasSuffix(t.Name, "norm.weight") {
 			continue // 1 whatever the seed
 		}
-		x, ok1 := a.Logical(-1, trace.Weight, t.Name, 0)
-		y, ok2 := b.Logical(-1, trace.Weight, t.Name, 0)
+		x, ok1 := a.Logical(a.First-1, trace.Weight, t.Name, 0)
+		y, ok2 := b.Logical(b.First-1, trace.Weight, t.Name, 0)
 		if p.Found(ok1 && ok2) && *x.Digest == *y.Digest {
 			p.At(-1, -1).Of(t.Name).Report(nil, nil, "initial weights are the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
 	}
-	for step := range a.Config.Steps {
+	for step := a.First; step < a.Steps; step++ {
 		if x, y, ok := fingerprints(p, a, b, step); ok && x == y {
 			p.At(-1, step).Report(y, nil, "the fingerprint is the same with seeds %d and %d", a.Config.Seed, b.Config.Seed)
 		}
@@ -171,10 +151,10 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 	if r.Config.Steps > len(g.Steps) {
 		p.Doubt("golden %s has %d steps, the run %d", g.Name, len(g.Steps), r.Config.Steps)
 	}
-	for step := range min(r.Config.Steps, len(g.Steps)) {
-		at := p.At(-1, step)
+	for step := r.First; step < min(r.Steps, len(g.Steps)); step++ {
+		at := p.At(-1, step).Against(contract.Golden)
 		coef, ok := r.Scalar(0, step, trace.Coef)
-		contract.Compare(at, ok, coef.Value < 1, slices.Contains(g.Clipped, step),
+		contract.Compare(at.In(contract.Norm, 0), ok, coef.Value < 1, slices.Contains(g.Clipped, step),
 			"the gradient is clipped in another step than in the golden run")
 		got, err := spec.FingerprintAt(r.History, step)
 		if !p.Found(err == nil) {
@@ -182,10 +162,18 @@ func against(p *contract.Pass, r *evidence.Run, g *golden.Fingerprints) {
 			return
 		}
 		if want := g.Steps[step]; got != want {
-			at.Report(got, want, "the %s of golden run %s differs", differing(got, want), g.Name)
+			at.In(arises(got, want), 0).Report(got, want, "the %s of golden run %s differs", differing(got, want), g.Name)
 			return
 		}
 	}
+}
+
+// arises is when in its step two fingerprints differ first.
+func arises(a, b spec.Fingerprint) contract.Phase {
+	if a.Loss != b.Loss {
+		return contract.Reduction
+	}
+	return contract.Update
 }
 
 // differing names the parts of a fingerprint that differ.
@@ -222,9 +210,9 @@ func alike(p *contract.Pass, role contract.Role, a, b *evidence.Run) {
 		p.Doubt("%s run: %v", role, err)
 		return
 	}
-	for step := range a.Config.Steps {
+	for step := a.First; step < a.Steps; step++ {
 		if x, y, ok := fingerprints(p, a, b, step); ok && x != y {
-			p.At(-1, step).Of(first(a, b, step)).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
+			p.At(-1, step).Of(first(a, b, step)).In(arises(y, x), 0).By(role).Against(contract.Test).Report(y, x, "the %s of the run %q differs from that of one rank", differing(y, x), role)
 			return
 		}
 	}

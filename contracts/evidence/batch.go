@@ -17,7 +17,7 @@ func (b MicroBatch) Compare(o MicroBatch) int {
 // MicroBatches lists those that the plan gives to every rank.
 func (r *Run) MicroBatches() []MicroBatch {
 	var out []MicroBatch
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for micro := range r.Config.Plan.MicroBatches {
 			out = append(out, MicroBatch{step, micro})
 		}

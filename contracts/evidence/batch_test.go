@@ -48,8 +48,9 @@ func TestWorkerOfDealsAll(t *testing.T) {
 // Micro-batches are listed in the order in which they are compared.
 func TestMicroBatches(t *testing.T) {
 	r := spread(t, "pp=2,microbatches=4")
+	r.Steps = 3
 	all := r.MicroBatches()
-	if want := r.Config.Steps * 4; len(all) != want || !slices.IsSortedFunc(all, evidence.MicroBatch.Compare) {
+	if want := r.Steps * 4; len(all) != want || !slices.IsSortedFunc(all, evidence.MicroBatch.Compare) {
 		t.Errorf("%d micro-batches, want %d in order: %v", len(all), want, all)
 	}
 	first := evidence.PhaseOf(trace.Event{Step: 1, Micro: 2, Unit: "a", What: trace.Forward})

@@ -22,14 +22,14 @@ func (r *Run) Idle() string {
 	for _, t := range r.Params {
 		pairs, step := 0, -1 // steps before and after which the weights are known; one with a gradient
 		moved := false
-		for s := 0; s < r.Config.Steps && !moved; s++ {
+		for s := r.First; s < r.Steps && !moved; s++ {
 			for rank := 0; rank < r.Header.World && !moved; rank++ {
 				a, ok1 := r.Digest(rank, s-1, trace.Weight, t.Name, 0)
 				b, ok2 := r.Digest(rank, s, trace.Weight, t.Name, 0)
 				if !ok1 || !ok2 {
 					continue
 				}
-				moved = !Same(a, b)
+				moved = !Same(a, b) || !Finite(b)
 				pairs++
 			}
 			if step < 0 && !moved && r.pulled(held[t.Name], s) {
@@ -58,19 +58,27 @@ func (r *Run) pulled(held []Holding, step int) bool {
 		if !ok1 || !ok2 || !(lr.Value > 0) || math.IsNaN(x) || math.IsInf(x, 0) {
 			return false
 		}
-		if c.Complete() && Finite(c.Event) && *c.Event.Digest != zeros(c.Holding) {
+		if c.Complete() && Finite(c.Event) && (c.Param.Len() > manyElements || *c.Event.Digest != zeros(c.Holding)) {
 			return true
 		}
 	}
 	return false
 }
 
+// manyElements are too many for the digest of as many zeros, which takes as long as
+// the elements are many, however little is recorded. So many are never all zero.
+const manyElements = 1 << 26
+
 // zeros is the digest of a holding all of whose elements are zero.
 func zeros(h Holding) kernels.Digest {
 	var d kernels.Digest
-	for _, i := range h.positions(shard.Range{Hi: h.Param.Len()}) {
-		a, b := kernels.Mix(h.Param.ID, uint64(i), 0)
-		d.A, d.B = d.A+a, d.B+b
-	}
+	h.Param.Places(shard.Range{Hi: h.Param.Len()}, func(_ shard.Range, rows, cols int, at kernels.Place) {
+		for i := range rows {
+			for j := range cols {
+				a, b := kernels.Mix(h.Param.ID, at.First+uint64(i)*at.RowStride+uint64(j), 0)
+				d.A, d.B = d.A+a, d.B+b
+			}
+		}
+	})
 	return d
 }

@@ -51,6 +51,7 @@ func TestIdle(t *testing.T) {
 			{Kind: trace.KindScalar, What: trace.LR, Value: x.lr},
 			{Kind: trace.KindScalar, What: trace.Norm, Value: x.norm},
 			{Kind: trace.KindDigest, What: trace.Weight, Tensor: name, Count: n, Digest: of(name, n, x.after)},
+			{Kind: trace.KindEnd},
 		}}
 		r, err := evidence.New(&h)
 		if err != nil {

@@ -19,9 +19,11 @@ func (r *Run) Groups() [][]int { return r.Along(names.DP) }
 // first ranks. Along the pipeline's axis they are the pipelines, stage by stage.
 func (r *Run) Along(axis names.Axis) [][]int {
 	var out [][]int
+	dims := r.Config.Plan.Dims()
 	for rank := range r.Header.World {
-		if g := r.Config.Plan.Dims().Group(rank, axis); g[0] == rank {
-			out = append(out, g)
+		at := dims.Coord(rank)
+		if axis == names.DP && at.DP == 0 || axis == names.PP && at.PP == 0 || axis == names.TP && at.TP == 0 {
+			out = append(out, dims.Group(rank, axis))
 		}
 	}
 	return out
@@ -61,7 +63,15 @@ func (r *Run) Elements(held []Holding, step int, what string) (x []float32, ok b
 	if len(held) == 0 {
 		return nil, false
 	}
-	p := held[0].Param
+	p, captured := held[0].Param, 0
+	for _, h := range held {
+		for _, e := range r.captured[about{h.Rank, step, what, h.Param.Name, 0}] {
+			captured += len(e.Data)
+		}
+	}
+	if captured < p.Rows*p.Cols { // as many as the header says are made only where they are there
+		return nil, false
+	}
 	x = make([]float32, p.Rows*p.Cols)
 	have, missing := make([]bool, len(x)), len(x)
 	for _, h := range held {
@@ -122,16 +132,23 @@ func (h *Holding) Has(index int64) bool {
 // Slice is the part of ranges of the whole tensor that a holding covers, as
 // ascending ranges of its own elements.
 func (h *Holding) Slice(whole [][2]int64) [][2]int64 {
-	in := make([]bool, h.Param.Rows*h.Param.Cols)
-	for _, x := range whole {
-		for i := max(0, x[0]); i < min(x[1], int64(len(in))); i++ {
-			in[i] = true
-		}
+	p := &h.Param
+	cols, width := int64(p.Cols), int64(p.C.Hi-p.C.Lo)
+	if cols < 1 || width < 1 {
+		return nil
 	}
 	var out [][2]int64
-	for i, at := range h.positions(shard.Range{Hi: h.Param.Len()}) {
-		if in[at] {
-			out = append(out, [2]int64{int64(i), int64(i) + 1})
+	for _, x := range Union(whole) {
+		lo, hi := max(x[0], int64(p.R.Lo)*cols), min(x[1], int64(p.R.Hi)*cols)
+		if width == cols && lo < hi { // rows of which nothing lies between
+			out = append(out, [2]int64{lo - int64(p.R.Lo)*cols, hi - int64(p.R.Lo)*cols})
+			continue
+		}
+		for row := lo / cols; row*cols < hi; row++ {
+			from, to := max(lo, row*cols+int64(p.C.Lo)), min(hi, row*cols+int64(p.C.Hi))
+			if own := (row-int64(p.R.Lo))*width - row*cols - int64(p.C.Lo); from < to {
+				out = append(out, [2]int64{from + own, to + own})
+			}
 		}
 	}
 	return Union(out)

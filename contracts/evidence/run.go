@@ -33,6 +33,11 @@ func Named(all []Tensor, names func(string) bool) []Tensor {
 type Run struct {
 	*trace.History
 	Config spec.Config
+	// Clauses go through the configured steps from First to before Steps, up to the
+	// last of which anything is recorded (StepsOf); what lacks Read counts and doubts.
+	// First is 0 but where the run goes on from a checkpoint, whose state the digests of
+	// the step before First are; Taken is how many optimizer steps were taken by then.
+	First, Taken, Steps int
 	// Params are the parameters in layout order; Sources those whose gradient
 	// every logical worker computes: a tied head is a source beside the
 	// embedding.
@@ -40,8 +45,11 @@ type Run struct {
 	// Workers is the number of logical workers that the plan computes with.
 	Workers int
 
-	owners  []int // by logical worker: the data-parallel rank that computes it
+	units   []string // in layout order
+	owners  []int    // by logical worker: the data-parallel rank that computes it
 	digests map[about]trace.Event
+	counts  bool           // some digest is marked to count once
+	somehow map[about]bool // what some rank, -1 here, has a digest of
 	scalars map[about]trace.Event
 	changed map[about]trace.Event // changed and unmoved elements; what is the kind
 	// captured are the digests that have elements, one by one.
@@ -58,6 +66,7 @@ type about struct {
 // Read indexes the history of a role. Where it is missing, or its spec is not
 // one of training, the pass doubts and ok is false. Of a run that is Idle the pass
 // doubts: nothing that two such runs make true is held.
+// One that goes on from a checkpoint owes nothing of the steps before.
 func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	h, ok := p.History(role)
 	if !ok {
@@ -67,6 +76,12 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	if err != nil {
 		p.Doubt("%s run: %v", role, err)
 		return nil, false
+	}
+	r.owe(p, role)
+	if role == contract.Test {
+		if misfit := r.Misfit(); misfit != "" {
+			p.Doubt("%s run: %s", role, misfit)
+		}
 	}
 	if idle := r.Idle(); idle != "" {
 		p.Doubt("%s run: %s", role, idle)
@@ -83,7 +98,11 @@ func New(h *trace.History) (*Run, error) {
 	if w := cfg.Plan.World(); w != h.Header.World {
 		return nil, fmt.Errorf("a world of %d ranks, but plan %s has %d", h.Header.World, cfg.Plan, w)
 	}
-	r := &Run{History: h, Config: cfg, Workers: cfg.Plan.Workers(cfg.Model)}
+	if err := Bounded(h, cfg); err != nil {
+		return nil, err
+	}
+	first, taken := Resumed(h)
+	r := &Run{History: h, Config: cfg, First: first, Taken: taken, Steps: StepsOf(h, cfg, first), Workers: cfg.Plan.Workers(cfg.Model)}
 	r.owners = make([]int, r.Workers)
 	for rank := range max(1, cfg.Plan.DP) {
 		for _, w := range cfg.Plan.RankWorkers(cfg.Model, rank) {
@@ -105,10 +124,14 @@ func (r *Run) readLayout() {
 			r.Params = append(r.Params, t)
 		}
 	}
+	for _, u := range l.Units {
+		r.units = append(r.units, u.Name)
+	}
 }
 
 func (r *Run) index() {
 	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
+	r.somehow = map[about]bool{}
 	r.changed, r.captured = map[about]trace.Event{}, map[about][]trace.Event{}
 	for e := range r.All {
 		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
@@ -116,6 +139,8 @@ func (r *Run) index() {
 		case trace.KindDigest:
 			if e.Digest != nil {
 				r.digests[k] = Add(r.digests[k], e)
+				r.counts = r.counts || e.Once
+				r.somehow[about{-1, e.Step, e.What, e.Tensor, e.Worker}] = true
 			}
 			if e.Data != nil {
 				r.captured[k] = append(r.captured[k], e)
@@ -143,6 +168,7 @@ func Add(sum, e trace.Event) trace.Event {
 	d.Add(*e.Digest)
 	sum.Digest = &d
 	sum.Count += e.Count
+	sum.Squares += e.Squares
 	sum.Data = slices.Concat(sum.Data, e.Data)
 	return sum
 }
@@ -157,6 +183,9 @@ func (r *Run) Digest(rank, step int, what, tensor string, worker int) (trace.Eve
 // Logical is the digest of the whole tensor: the copies of all ranks that are
 // marked to count once, added up.
 func (r *Run) Logical(step int, what, tensor string, worker int) (sum trace.Event, ok bool) {
+	if !r.somehow[about{-1, step, what, tensor, worker}] {
+		return sum, false
+	}
 	for rank := range r.Header.World {
 		if e, has := r.digests[about{rank, step, what, tensor, worker}]; has && e.Once {
 			sum, ok = Add(sum, e), true
@@ -192,6 +221,9 @@ func (r *Run) In(step, rank int, kind trace.Kind) iter.Seq[trace.Event] {
 		}
 	}
 }
+
+// Len is the number of steps that clauses go through.
+func (r *Run) Len() int { return r.Steps - r.First }
 
 // Moments names the optimizer state per element: m and v of AdamW, the momentum
 // of SGD.
@@ -254,11 +286,22 @@ func SameTask(a, b *Run) error {
 	return nil
 }
 
-// Same reports whether two digests are of equally many elements with equal
-// bits. Elements that are not finite are never equal.
+// Same reports whether two digests are of equally many elements with equal bits;
+// every NaN has those of every other.
 func Same(a, b trace.Event) bool {
-	return a.Digest != nil && b.Digest != nil && *a.Digest == *b.Digest && a.Count == b.Count && Finite(a)
+	return a.Digest != nil && b.Digest != nil && *a.Digest == *b.Digest && a.Count == b.Count
 }
+
+// Lost doubts what is compared with elements that are not finite: where they agree
+// nothing is proved, and that they are there another clause reports. A pass says so
+// once.
+func Lost(p *contract.Pass, at int, what string, e trace.Event) {
+	if !Finite(e) && !p.Doubtful(lost) {
+		p.Doubt("%s: %s of step %d has %d; what agrees with them proves nothing", lost, what, at, e.Digest.NonFinite)
+	}
+}
+
+const lost = "elements that are not finite"
 
 // Finite reports whether every element of a digest is finite.
 func Finite(e trace.Event) bool { return e.Digest == nil || e.Digest.NonFinite == 0 }

@@ -53,6 +53,9 @@ func (c Copy) Complete() bool { return c.Event.Count == int64(c.Param.Len()) }
 // Copies collects what the holders of one tensor recorded of it: What, step and
 // worker as in Digest.
 func (r *Run) Copies(held []Holding, step int, what string, worker int) []Copy {
+	if len(held) == 0 || !r.somehow[about{-1, step, what, held[0].Param.Name, worker}] {
+		return nil // most of what a header claims beyond what is recorded
+	}
 	var out []Copy
 	shares := map[names.Coord]int{} // place in out, by coordinates without DP
 	for _, h := range held {
@@ -135,8 +138,10 @@ func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
 		return trace.Event{}, false
 	}
 	var d kernels.Digest
+	data := make(trace.Floats, 0, p.Len())
 	for _, index := range h.positions(shard.Range{Hi: p.Len()}) {
 		x := whole.Data[index]
+		data = append(data, x)
 		a, b := kernels.Mix(p.ID, uint64(index), uint64(kernels.Bits(x)))
 		one := kernels.Digest{A: a, B: b}
 		if x-x != 0 {
@@ -144,5 +149,5 @@ func SliceOf(h Holding, whole trace.Event) (e trace.Event, ok bool) {
 		}
 		d.Add(one)
 	}
-	return trace.Event{Digest: &d, Count: int64(p.Len())}, true
+	return trace.Event{Digest: &d, Count: int64(p.Len()), Data: data}, true
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// spread is a run of the fixture odd that recorded nothing yet.
+// spread is a run of the fixture odd, of one step, that recorded nothing yet.
 func spread(t *testing.T, p string) *evidence.Run {
 	t.Helper()
 	cfg, err := spec.Preset("odd")
@@ -18,6 +18,7 @@ func spread(t *testing.T, p string) *evidence.Run {
 		cfg.Plan, err = plan.Parse(p)
 	}
 	if err == nil {
+		cfg.Steps = 1
 		err = cfg.Validate()
 	}
 	if err != nil {

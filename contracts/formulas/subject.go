@@ -81,16 +81,19 @@ func (s *subject) scalar(step int, what string) (float64, bool) {
 // something.
 const says = 1e-3
 
-// judge takes one tensor against its evaluation as a piece of evidence.
-func (s *subject) judge(step int, j independent.Judged, message string) {
+// judge takes one tensor against its evaluation, in a phase of the step, as a piece
+// of evidence.
+func (s *subject) judge(step int, phase contract.Phase, j independent.Judged, message string) {
 	s.Saw(1)
 	s.Ratio(j.Ratio)
 	switch {
 	case j.Outside():
-		f := s.At(0, step).Of(j.Name).Finding(j.Got, j.Want, "%s", message)
+		at := s.At(0, step).Of(j.Name).In(phase, 0)
+		f := at.Finding(j.Got, j.Want, "%s", message)
+		f.Ratio, f.NormRatio = evidence.Quotient(float64(j.Got), j.Want), evidence.Quotient(j.NormRatio, 1)
 		f.Index, f.Bound = int64(j.Index), fmt.Sprintf("%.3g of %.3g, by running error analysis", j.Ratio, j.Bound)
 		if j.Index < 0 {
-			f = s.At(0, step).Of(j.Name).Finding(j.Elements, nil, "%s: it has another number of elements", message)
+			f = at.Finding(j.Elements, nil, "%s: it has another number of elements", message)
 		}
 		s.Report(f)
 	case !(j.Width <= says) && j.Ratio > 0: // what is equal to the last bit needs no bound

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -19,8 +20,8 @@ type taken struct {
 // gradient has elements missing is not judged. The pass doubts, and ends, at one
 // whose gradient is not finite.
 func (s *subject) each(expect int, judge func(taken)) {
-	before := 0
-	for step := range s.run.Config.Steps {
+	before := s.run.Taken
+	for step := s.run.First; step < s.run.Steps; step++ {
 		s.Expect(expect)
 		grads, ok := s.all(step, trace.Grad)
 		if !ok {
@@ -45,7 +46,11 @@ func (s *subject) recorded() {
 				return
 			}
 			if s.Saw(1); !right(got) {
-				s.At(0, t.step).Of(what).Report(got, want, "%s", why)
+				phase := contract.Norm
+				if what == trace.LR || what == trace.Counter {
+					phase = contract.Update
+				}
+				s.At(0, t.step).Of(what).In(phase, 0).Report(got, want, "%s", why)
 			}
 		}
 		is(trace.Norm, t.norm, func(x float64) bool { return independent.NormIs(t.grads, x) }, "the norm is not that of the gradient's elements")
@@ -88,7 +93,7 @@ func (s *subject) update(t taken, p independent.Param, kinds []string) (moved bo
 		return true
 	}
 	judge := func(kind int, x independent.Bounded) {
-		s.judge(t.step, x.Judge(p.Name, after[kind]), fmt.Sprintf("%s after the step is not what %s makes of what was before it, by rate %v and coefficient %v",
+		s.judge(t.step, contract.Update, x.Judge(p.Name, after[kind]), fmt.Sprintf("%s after the step is not what %s makes of what was before it, by rate %v and coefficient %v",
 			kinds[kind], s.optimizer.Name, s.optimizer.Rate(t.before), t.coef))
 	}
 	// Moments first, as they arise: a wrong one makes the weight wrong too.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -93,18 +94,18 @@ func (s *subject) step(step int) {
 		return
 	}
 	for _, j := range got.Judged {
-		what := "activation"
+		what, phase := "activation", contract.Forward
 		if _, name, _ := strings.Cut(j.Name, "/"); strings.HasPrefix(name, "d") {
-			what = "gradient of an activation"
+			what, phase = "gradient of an activation", contract.Backward
 		}
-		s.judge(step, j, "the "+what+" is not the formula's of the recorded tensors before it")
+		s.judge(step, phase, j, "the "+what+" is not the formula's of the recorded tensors before it")
 	}
 	if x, ok := s.scalar(step, trace.Loss); ok {
-		s.judge(step, got.Loss.Judge(trace.Loss, []float32{float32(x)}), "the loss is not the mean over the valid targets")
+		s.judge(step, contract.Forward, got.Loss.Judge(trace.Loss, []float32{float32(x)}), "the loss is not the mean over the valid targets")
 	}
 	for _, p := range s.params {
 		if g := s.elements(step, trace.Grad, p); g != nil {
-			s.judge(step, got.Gradients[p.Name].Judge(p.Name, g), "the gradient is not the formula's")
+			s.judge(step, contract.Backward, got.Gradients[p.Name].Judge(p.Name, g), "the gradient is not the formula's")
 		}
 	}
 }
@@ -148,11 +149,17 @@ func (s *subject) collect(step int) taps {
 // w has the positions w, w+W, w+2W, ...; ok is false where rows lack or are too
 // many.
 func (t taps) rows(s *subject, name string) (x []float32, ok bool) {
-	n, columns := s.run.Config.Sequences, 0
+	n, columns, captured := s.run.Config.Sequences, 0, 0
 	for _, events := range t[name] {
 		columns = int(events[0].Count)
+		for _, e := range events {
+			captured += len(e.Data)
+		}
 	}
 	sequence := columns * s.shape.SeqLen
+	if float64(n)*float64(columns)*float64(s.shape.SeqLen) != float64(captured) {
+		return nil, false // as many as the header says are made only where they are there
+	}
 	x = make([]float32, n*sequence)
 	for w := range s.run.Workers {
 		events := slices.Clone(t[name][w])

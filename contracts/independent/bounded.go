@@ -66,6 +66,9 @@ type Judged struct {
 	// magnitude.
 	Width    float64
 	Elements int
+	// NormRatio is that of the norm of what was recorded and of what was evaluated, of
+	// a tensor that is outside.
+	NormRatio float64
 }
 
 // Judge compares a recorded tensor with its evaluation.
@@ -73,6 +76,13 @@ func (b Bounded) Judge(name string, got []float32) Judged {
 	j := Judged{Name: name, Width: b.Width(), Elements: len(got)}
 	if j.Index, j.Ratio = b.Worst(got); j.Index >= 0 {
 		j.Got, j.Want, j.Bound = got[j.Index], b.Value[j.Index], b.Bound[j.Index]
+	}
+	if j.Outside() && j.Index >= 0 {
+		var x, y float64
+		for i, g := range got {
+			x, y = x+float64(g)*float64(g), y+b.Value[i]*b.Value[i]
+		}
+		j.NormRatio = math.Sqrt(x / y)
 	}
 	return j
 }

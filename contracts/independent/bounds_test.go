@@ -56,7 +56,7 @@ func judgeStep(t testing.TB, r *recording, step, workers int, choose func(string
 	if r.tape != nil {
 		pins = r.pins(t, step, choose)
 	}
-	got := evaluate(t, m, r.corpus(t).Batch(step), pins)
+	got := evaluate(t, m, r.batch(t, step), pins)
 	grads.add(t, "loss", got.Loss, []float32{float32(r.scalar(t, step, trace.Loss))})
 	run := r.captured(t, step, trace.Grad)
 	if !slices.Equal(slices.Sorted(maps.Keys(run)), slices.Sorted(maps.Keys(got.Gradients))) {
@@ -184,7 +184,7 @@ func TestBoundsOfLongSums(t *testing.T) {
 	m := newModel(t, shape(r.cfg.Model), r.captured(t, 0, trace.Weight))
 	judged := func(groups int) independent.Judged {
 		m.Workers, m.Groups = r.cfg.Plan.Workers(r.cfg.Model), groups
-		for _, j := range evaluate(t, m, r.corpus(t).Batch(1), r.pins(t, 1, everything)).Judged {
+		for _, j := range evaluate(t, m, r.batch(t, 1), r.pins(t, 1, everything)).Judged {
 			if j.Name == "block.0/dmlp" {
 				return j
 			}

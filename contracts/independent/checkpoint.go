@@ -1,15 +1,18 @@
 package independent
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Checkpoint is what a directory of safetensors files with its manifest says.
@@ -32,23 +35,16 @@ const manifestLimit = 16 << 20
 // and puts each named tensor of params together, for "weight" and for each of
 // the moments. It refuses, by name, files that are not the manifest's or not in
 // its directory, sizes and hashes that differ, files of another step, tensors
-// that are unknown, and elements that are missing or stored twice.
+// that are unknown, elements that are missing or stored twice, and JSON that says
+// a thing twice. Whether the elements have the manifest's digests is for the caller
+// to compare.
 func OpenCheckpoint(dir string, params []Param, moments []string) (*Checkpoint, error) {
-	raw, err := readLimited(filepath.Join(dir, "checkpoint.json"), manifestLimit)
+	m, err := readManifest(filepath.Join(dir, "checkpoint.json"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("checkpoint %s: checkpoint.json: %w", dir, err)
 	}
-	var m struct {
-		Schema     string            `json:"schema"`
-		Arithmetic int               `json:"arithmetic"`
-		Step       int               `json:"step"`
-		Counter    int               `json:"counter"`
-		Spec       json.RawMessage   `json:"spec"`
-		Digests    map[string]string `json:"digests"`
-		Files      []manifestFile    `json:"files"`
-	}
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("checkpoint %s: manifest: %w", dir, err)
+	if n, ok := stepOf(filepath.Base(dir)); ok && n != m.Step {
+		return nil, fmt.Errorf("checkpoint %s: checkpoint.json: is of step %d", dir, m.Step)
 	}
 	c := &Checkpoint{m.Schema, m.Arithmetic, m.Step, m.Counter, m.Spec, m.Digests, map[string]map[string][]float32{}}
 	a := newAssembly(params, append([]string{"weight"}, moments...))
@@ -69,6 +65,13 @@ func OpenCheckpoint(dir string, params []Param, moments []string) (*Checkpoint, 
 	return c, nil
 }
 
+// stepOf is the step that a directory is named after.
+func stepOf(name string) (step int, ok bool) {
+	digits, ok := strings.CutPrefix(name, "step-")
+	step, err := strconv.Atoi(digits)
+	return step, ok && err == nil && len(digits) >= 8
+}
+
 // Digest is that of all tensors of a kind.
 func (c *Checkpoint) Digest(kind string) Digest {
 	var d Digest
@@ -78,15 +81,15 @@ func (c *Checkpoint) Digest(kind string) Digest {
 	return d
 }
 
-// Check refuses a checkpoint whose tensors of any kind have another digest than
-// its manifest says.
-func (c *Checkpoint) Check() error {
-	for kind := range c.Tensors {
-		if got := c.Digest(kind).String(); got != c.Digests[kind] {
-			return fmt.Errorf("checkpoint: the elements of %s have the digest %s, the manifest says %q", kind, got, c.Digests[kind])
-		}
-	}
-	return nil
+// manifest is checkpoint.json as it is written.
+type manifest struct {
+	Schema     string            `json:"schema"`
+	Arithmetic int               `json:"arithmetic"`
+	Step       int               `json:"step"`
+	Counter    int               `json:"counter"`
+	Spec       json.RawMessage   `json:"spec"`
+	Digests    map[string]string `json:"digests"`
+	Files      []manifestFile    `json:"files"`
 }
 
 type manifestFile struct {
@@ -95,17 +98,43 @@ type manifestFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+// UnmarshalJSON implements json.Unmarshaler: all fields, spelled so, and no other.
+func (f *manifestFile) UnmarshalJSON(b []byte) error {
+	type plain manifestFile
+	return fields(b, (*plain)(f), "name", "bytes", "sha256")
+}
+
+// readManifest reads a manifest that says each thing once.
+func readManifest(path string) (m manifest, err error) {
+	f, size, err := openRegular(path)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s: more than %d bytes", path, limit)
+	if size > manifestLimit {
+		return m, fmt.Errorf("%d bytes: must be at most %d", size, manifestLimit)
 	}
-	return b, err
+	raw, err := io.ReadAll(io.LimitReader(f, manifestLimit))
+	if err != nil {
+		return m, err
+	}
+	if err := fields(raw, &m, "schema", "arithmetic", "step", "counter", "spec", "digests", "files"); err != nil {
+		return m, err
+	}
+	return m, single(bytes.TrimSpace(raw), 0)
+}
+
+// openRegular opens a file that is no link, pipe or device.
+func openRegular(path string) (f *os.File, size int64, err error) {
+	info, err := os.Lstat(path) // a pipe or a device would never end
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("has mode %s: must be a regular file", info.Mode())
+	}
+	f, err = os.Open(path)
+	return f, info.Size(), err
 }
 
 // assembly puts tensors together from pieces.
@@ -132,23 +161,17 @@ func newAssembly(params []Param, kinds []string) *assembly {
 
 // file adds the pieces of a file, once it is known to be the one meant.
 func (a *assembly) file(dir string, f manifestFile, metadata map[string]string) error {
-	if f.Name == "" || f.Name == "." || f.Name == ".." || filepath.Base(f.Name) != f.Name {
+	if f.Name == "." || f.Name == ".." || filepath.Base(f.Name) != f.Name {
 		return fmt.Errorf("must be a name within the checkpoint")
 	}
-	info, err := os.Lstat(filepath.Join(dir, f.Name)) // a pipe or a device would never end
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("has mode %s: must be a regular file", info.Mode())
-	case info.Size() != f.Bytes:
-		return fmt.Errorf("%d bytes, the manifest says %d", info.Size(), f.Bytes)
-	}
-	in, err := os.Open(filepath.Join(dir, f.Name))
+	in, size, err := openRegular(filepath.Join(dir, f.Name))
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	if size != f.Bytes {
+		return fmt.Errorf("%d bytes, the manifest says %d", size, f.Bytes)
+	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(in, 0, f.Bytes)); err != nil {
 		return err
@@ -160,10 +183,8 @@ func (a *assembly) file(dir string, f manifestFile, metadata map[string]string) 
 	if err != nil {
 		return err
 	}
-	for k, v := range metadata {
-		if meta[k] != v {
-			return fmt.Errorf("says %s %q, the manifest %q", k, meta[k], v)
-		}
+	if !maps.Equal(meta, metadata) {
+		return fmt.Errorf("says %v, the manifest %v", meta, metadata)
 	}
 	for _, p := range pieces {
 		if err := a.add(p); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -68,7 +69,7 @@ func TestCheckpointsOfEveryPlan(t *testing.T) {
 				t.Errorf("%s %s: %v", c.name, plan, err)
 				continue
 			}
-			if err := got.Check(); err != nil {
+			if err := agrees(got); err != nil {
 				t.Errorf("%s %s: %v", c.name, plan, err)
 			}
 			if got.Step != 2 || got.Counter != 2 || got.Arithmetic != kernels.Arithmetic || got.Schema != checkpoint.Schema || len(got.Spec) == 0 {
@@ -82,6 +83,16 @@ func TestCheckpointsOfEveryPlan(t *testing.T) {
 			}
 		}
 	}
+}
+
+// agrees compares the digest of each kind's tensors with the manifest's.
+func agrees(c *independent.Checkpoint) error {
+	for kind := range c.Tensors {
+		if got := c.Digest(kind).String(); got != c.Digests[kind] {
+			return fmt.Errorf("the elements of %s have the digest %s, the manifest says %q", kind, got, c.Digests[kind])
+		}
+	}
+	return nil
 }
 
 func sameTensors(t *testing.T, what string, r *recording, kind string, got map[string][]float32) {
@@ -121,7 +132,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	open := func(dir string) error {
 		c, err := independent.OpenCheckpoint(dir, s.Params(), o.Moments())
 		if err == nil {
-			err = c.Check()
+			err = agrees(c)
 		}
 		return err
 	}
@@ -169,6 +180,35 @@ func TestDamagedCheckpoints(t *testing.T) {
 		{"a file twice", func(t *testing.T, dir string) {
 			manifest(t, dir, func(m *checkpoint.Manifest) { m.Files = append(m.Files, m.Files[1]) })
 		}, "listed twice"},
+		{"metadata more, repaired", func(t *testing.T, dir string) {
+			edit(t, dir, file, header(`"counter":"2"`, `"counter":"2","more":"1"`), true)
+		}, "more"},
+		{"metadata twice, repaired", func(t *testing.T, dir string) {
+			edit(t, dir, file, header(`"counter":"2"`, `"counter":"1","counter":"2"`), true)
+		}, "twice"},
+		{"a link", func(t *testing.T, dir string) { link(t, dir, file) }, "regular"},
+		{"a link for the manifest", func(t *testing.T, dir string) { link(t, dir, checkpoint.ManifestName) }, "regular"},
+		{"a field of the manifest twice", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"counter"`, `"step": 3, "counter"`), false)
+		}, "twice"},
+		{"a field of the configuration twice", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"seed"`, `"SEED": 3, "seed"`), false)
+		}, "twice"},
+		{"a field more", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"counter"`, `"world": 3, "counter"`), false)
+		}, "world"},
+		{"a field less", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"arithmetic": 2,`, ``), false)
+		}, "6 fields"},
+		{"a field of a file more", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"bytes"`, `"rank": 3, "bytes"`), false)
+		}, "rank"},
+		{"something after the manifest", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, func(b []byte) []byte { return append(b, "{}"...) }, false)
+		}, "after"},
+		{"a directory of another step", func(t *testing.T, dir string) {
+			edit(t, dir, checkpoint.ManifestName, swap(`"step": 2`, `"step": 1`), false)
+		}, "is of step 1"},
 		{"outside", func(t *testing.T, dir string) {
 			manifest(t, dir, func(m *checkpoint.Manifest) { m.Files[1].Name = "../" + file })
 		}, "within the checkpoint"},
@@ -177,7 +217,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		}, "digest"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			other := t.TempDir()
+			other := filepath.Join(t.TempDir(), filepath.Base(dir))
 			if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
@@ -196,6 +236,18 @@ func remove(t *testing.T, dir, name string) {
 	}
 }
 
+// link moves a file away and leaves a link to it.
+func link(t *testing.T, dir, name string) {
+	t.Helper()
+	aside := filepath.Join(t.TempDir(), name)
+	if err := os.Rename(filepath.Join(dir, name), aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(aside, filepath.Join(dir, name)); err != nil {
+		t.Skip(err)
+	}
+}
+
 // flip changes one bit of the last element.
 func flip(b []byte) []byte { b[len(b)-3] ^= 1; return b }
 
@@ -204,11 +256,14 @@ func swap(old, with string) func([]byte) []byte {
 	return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(old), []byte(with)) }
 }
 
-// exchange swaps two names in the header, whose length may change.
-func exchange(x, y string) func([]byte) []byte {
+// exchange swaps two names in the header.
+func exchange(x, y string) func([]byte) []byte { return header(x, y, y, x) }
+
+// header replaces in the header, whose length may change.
+func header(oldnew ...string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		n := binary.LittleEndian.Uint64(b)
-		h := strings.NewReplacer(x, y, y, x).Replace(string(b[8 : 8+n]))
+		h := strings.NewReplacer(oldnew...).Replace(string(b[8 : 8+n]))
 		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...), b[8+n:]...)
 	}
 }
@@ -285,6 +340,13 @@ func TestSafetensorsRefuses(t *testing.T) {
 		}
 		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...), good[8+n:]...)
 	}
+	blanks := change("}}", " }\n} ")
+	if again, _, err := independent.ReadSafetensors(bytes.NewReader(blanks), int64(len(blanks))); err != nil || len(again) != 2 {
+		t.Errorf("white space between tokens and behind them says nothing: %v", err)
+	}
+	sizes := func(b []byte) []byte {
+		return bytes.Replace(bytes.Replace(b, []byte("[0,24]"), []byte("[0,28]"), 1), []byte("[24,32]"), []byte("[28,32]"), 1)
+	}
 	length := func(n uint64) []byte { return append(binary.LittleEndian.AppendUint64(nil, n), good[8:]...) }
 	for name, b := range map[string][]byte{
 		"empty": nil, "seven bytes": good[:7], "length alone": good[:8], "huge": length(1 << 63), "beyond": length(uint64(len(good))), "most": length(math.MaxUint64),
@@ -292,8 +354,12 @@ func TestSafetensorsRefuses(t *testing.T) {
 		"shape": change("[2,3]", "[3,2]"), "three sides": change("[2,3]", "[2,3,1]"), "name": change("weight/t[", "weight/t("), "no kind": change("weight/t", "/t"),
 		"empty range": change("[0:2,0:3]", "[2:2,0:3]"), "descending": change("[0:2,0:3]", "[2:0,0:3]"), "negative": change("[0:2,0:3]", "[-1:1,0:3]"),
 		"huge range": change("[0:2,0:3]", "[0:2147483647,0:2147483647]"), "gap": change("[0,24]", "[4,28]"), "overlap": change("[24,32]", "[20,28]"),
-		"before": change("[0,24]", "[-24,0]"), "one offset": change("[0,24]", "[0]"), "overflow": change("[0,24]", "[9223372036854775804,-9223372036854775788]"),
+		"before": change("[0,24]", "[-24,0]"), "one offset": change("[0,24]", "[0]"), "three offsets": change("[0,24]", "[0,24,24]"), "overflow": change("[0,24]", "[9223372036854775804,-9223372036854775788]"),
 		"unknown field": change(`"dtype"`, `"x":1,"dtype"`), "twice": change("m/t[0:1,2:4]", "weight/t[0:2,0:3]"), "after": change("}}", "}} x"),
+		"a blank before": change("{", " {"), "no header": append(make([]byte, 8), good[8+n:]...), "metadata twice": change(`"k":"v"`, `"k":"u","k":"v"`),
+		"metadata again": change(`"m/t[`, `"__metadata__":{"k":"v"},"m/t[`), "a field twice": change(`"dtype":"F32"`, `"dtype":"F32","dtype":"F32"`),
+		"another case": change(`"dtype"`, `"DType"`), "no shape": change(`"shape":[2,3],`, ""), "of the same size": change("F32", "I32"), "an entry less": change(`"m/t[0:1,2:4]":{"dtype":"F32","shape":[1,2],"data_offsets":[24,32]},`, ""),
+		"other sizes": sizes(bytes.Clone(good)), "open": change("[0:2,0:3]", "[0:2,0:3"), "no rows": change(`"m/t[`, `"v/t[0:0,0:1]":{"dtype":"F32","shape":[0,1],"data_offsets":[0,0]},"m/t[`),
 		"fraction": change("[2,3]", "[2.5,3]"), "metadata": change(`{"k":"v"}`, `{"k":1}`),
 	} {
 		if p, _, err := independent.ReadSafetensors(bytes.NewReader(b), int64(len(b))); err == nil {

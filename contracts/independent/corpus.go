@@ -88,9 +88,6 @@ func (c *Corpus) paragraph(from, to int) {
 	}
 }
 
-// Len is the number of sequences of the text.
-func (c *Corpus) Len() int { return len(c.pairs) }
-
 // Steps is the number of steps of an epoch.
 func (c *Corpus) Steps() int {
 	if c.Pad {
@@ -134,15 +131,6 @@ func (c *Corpus) blank(position int) bool {
 		}
 	}
 	return false
-}
-
-// Batch is the global batch of a step.
-func (c *Corpus) Batch(step int) Batch {
-	b := Batch{Seqs: c.PerStep}
-	for _, q := range c.Step(step) {
-		b.Tokens, b.Targets = append(b.Tokens, q.Tokens...), append(b.Targets, q.Targets...)
-	}
-	return b
 }
 
 // Dealt lists the positions of a step of n sequences that a logical worker takes:

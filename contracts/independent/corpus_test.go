@@ -58,10 +58,10 @@ func TestDataIsCores(t *testing.T) {
 					continue
 				}
 				accepted++
-				if c.Len() != set.Len() || c.Steps() != set.Steps() {
-					t.Fatalf("%s %+v: %d sequences in %d steps, core has %d in %d", name, o, c.Len(), c.Steps(), set.Len(), set.Steps())
+				if c.Steps() != set.Steps() {
+					t.Fatalf("%s %+v: %d steps, core has %d", name, o, c.Steps(), set.Steps())
 				}
-				if c.Len()%o.PerStep != 0 {
+				if set.Len()%o.PerStep != 0 {
 					if policy == data.Pad {
 						padded++
 					} else {
@@ -82,16 +82,11 @@ func sameSteps(t *testing.T, name string, c *independent.Corpus, set *data.Set) 
 	steps := min(3*set.Steps(), set.Steps()+9)
 	for s := 0; s < steps; s++ {
 		var want []independent.Sequence
-		valid := 0
 		for i, q := range set.Step(s) {
 			want = append(want, independent.Sequence{ID: int64(set.IDs(s)[i]), Tokens: q.Tokens, Targets: q.Targets, Valid: q.Valid})
-			valid += q.Valid
 		}
 		if got := c.Step(s); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s step %d: %s", name, s, cmp.Diff(got, want))
-		}
-		if b := c.Batch(s); b.Valid() != valid || b.Seqs != len(want) || len(b.Tokens) != len(b.Targets) || len(b.Tokens) != len(want)*c.SeqLen {
-			t.Fatalf("%s step %d: the batch has %d valid targets of %d sequences, want %d of %d", name, s, b.Valid(), b.Seqs, valid, len(want))
 		}
 	}
 }

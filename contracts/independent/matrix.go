@@ -3,7 +3,6 @@ package independent
 import (
 	"math"
 	"runtime"
-	"sync"
 )
 
 // matrix is rows x cols values, row-major; nil errors are zero.
@@ -154,15 +153,15 @@ func (c matrix) settle(n int) matrix {
 // multiply adds the m x k matrix a times the k x n matrix b to c; threads share
 // pairs of rows, so that how many there are changes no bit.
 func multiply(c, a, b []float64, m, k, n int) {
-	threads := min(runtime.GOMAXPROCS(0), m/2)
-	if m*k*n < 1<<16 || threads < 2 {
+	count := min(runtime.GOMAXPROCS(0), m/2)
+	if m*k*n < 1<<16 || count < 2 {
 		multiplyRows(c, a, b, m, k, n)
 		return
 	}
-	var wait sync.WaitGroup
-	for i := range threads {
-		lo, hi := m/2*i/threads*2, m/2*(i+1)/threads*2
-		if i == threads-1 {
+	var wait threads
+	for i := range count {
+		lo, hi := m/2*i/count*2, m/2*(i+1)/count*2
+		if i == count-1 {
 			hi = m
 		}
 		wait.Go(func() { multiplyRows(c[lo*n:hi*n], a[lo*k:hi*k], b, hi-lo, k, n) })
@@ -220,11 +219,11 @@ func axpy(c []float64, a float64, b []float64) {
 
 // parallel calls f(0) to f(n-1), on all processors.
 func parallel(n int, f func(i int)) {
-	threads := min(runtime.GOMAXPROCS(0), n)
-	var wait sync.WaitGroup
-	for t := range threads {
+	count := min(runtime.GOMAXPROCS(0), n)
+	var wait threads
+	for t := range count {
 		wait.Go(func() {
-			for i := t; i < n; i += threads {
+			for i := t; i < n; i += count {
 				f(i)
 			}
 		})

@@ -83,20 +83,6 @@ func NormIs(grads map[string][]float32, recorded float64) bool {
 	return math.Abs(recorded-want) <= 0x1p-48*want
 }
 
-// NormOf is the norm of an evaluated gradient. Norms differ by at most the norm of
-// the difference.
-func NormOf(grads map[string]Bounded) Bounded {
-	sum, off := 0.0, 0.0
-	for _, g := range grads {
-		for i, x := range g.Value {
-			sum += x * x
-			off += g.Bound[i] * g.Bound[i]
-		}
-	}
-	n := math.Sqrt(sum)
-	return Bounded{[]float64{n}, []float64{math.Sqrt(off)*(1+0x1p-20) + n*0x1p-40}}
-}
-
 // Coefficient is the factor of a gradient of the given norm: clip/(norm+1e-6) where
 // that is below 1.
 func (o *Optimizer) Coefficient(norm float64) float64 {

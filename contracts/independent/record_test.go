@@ -248,6 +248,16 @@ func (r *recording) corpus(t testing.TB) *independent.Corpus {
 	return c
 }
 
+// batch is the global batch of a step by the second pipeline.
+func (r *recording) batch(t testing.TB, step int) independent.Batch {
+	t.Helper()
+	b := independent.Batch{Seqs: r.cfg.Sequences}
+	for _, q := range r.corpus(t).Step(step) {
+		b.Tokens, b.Targets = append(b.Tokens, q.Tokens...), append(b.Targets, q.Targets...)
+	}
+	return b
+}
+
 // pins are the recorded tensors of a step that choose picks, rows by position.
 func (r *recording) pins(t testing.TB, step int, choose func(name string) bool) independent.Pins {
 	t.Helper()

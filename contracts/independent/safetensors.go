@@ -1,10 +1,8 @@
 package independent
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -32,7 +30,8 @@ const (
 // object of entries, then their elements without gaps. Entries are named
 // kind/tensor[r0:r1,c0:c1] and are F32. Anything else is refused by name: a
 // header beyond the file, an unknown field or a name given twice, offsets that
-// overlap, leave gaps or lie outside.
+// overlap, leave gaps or lie outside. White space between the tokens of the header
+// and behind it says nothing.
 func ReadSafetensors(r io.ReaderAt, size int64) (pieces []Piece, metadata map[string]string, err error) {
 	var length [8]byte
 	if size < 8 {
@@ -88,55 +87,39 @@ type span struct {
 
 // readEntries reads the header, entry by entry.
 func readEntries(head []byte) (out []span, metadata map[string]string, err error) {
-	in := json.NewDecoder(bytes.NewReader(head))
-	if t, err := in.Token(); err != nil || t != json.Delim('{') {
-		return nil, nil, fmt.Errorf("header: no JSON object: %v", errors.Join(err))
+	if len(head) == 0 || head[0] != '{' {
+		return nil, nil, fmt.Errorf("header: must begin with {")
 	}
-	seen := map[string]bool{}
-	for in.More() {
-		t, err := in.Token()
-		if err != nil {
-			return nil, nil, fmt.Errorf("header: %w", err)
-		}
-		name, _ := t.(string)
-		if seen[name] {
-			return nil, nil, fmt.Errorf("entry %q is given twice", name)
-		}
-		seen[name] = true
-		if name == "__metadata__" {
-			if err := in.Decode(&metadata); err != nil {
+	list, err := members(head)
+	if err != nil {
+		return nil, nil, fmt.Errorf("header: %w", err)
+	}
+	for _, m := range list {
+		if m.name == "__metadata__" {
+			if err := single(m.value, 0); err != nil {
+				return nil, nil, fmt.Errorf("metadata: %w", err)
+			}
+			if err := json.Unmarshal(m.value, &metadata); err != nil {
 				return nil, nil, fmt.Errorf("metadata: %w", err)
 			}
 			continue
 		}
-		s, err := readEntry(name, in)
+		s, err := readEntry(m.name, m.value)
 		if err != nil {
-			return nil, nil, fmt.Errorf("entry %q: %w", name, err)
+			return nil, nil, fmt.Errorf("entry %q: %w", m.name, err)
 		}
 		out = append(out, s)
-	}
-	if _, err := in.Token(); err != nil {
-		return nil, nil, fmt.Errorf("header: %w", err)
-	}
-	if rest := bytes.TrimRight(head[in.InputOffset():], " "); len(rest) > 0 {
-		return nil, nil, fmt.Errorf("header: %d bytes after its object", len(rest))
 	}
 	return out, metadata, nil
 }
 
-func readEntry(name string, in *json.Decoder) (span, error) {
-	var raw json.RawMessage
-	if err := in.Decode(&raw); err != nil {
-		return span{}, err
-	}
+func readEntry(name string, raw json.RawMessage) (span, error) {
 	var e struct {
 		DType   string  `json:"dtype"`
 		Shape   []int64 `json:"shape"`
 		Offsets []int64 `json:"data_offsets"`
 	}
-	strict := json.NewDecoder(bytes.NewReader(raw))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&e); err != nil {
+	if err := fields(raw, &e, "dtype", "shape", "data_offsets"); err != nil {
 		return span{}, err
 	}
 	p, err := parsePiece(name)

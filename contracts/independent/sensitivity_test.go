@@ -43,7 +43,7 @@ func outside(t *testing.T, r *recording, m *independent.Model, b independent.Bat
 // one that computed with the other.
 func TestWrongModelsShow(t *testing.T) {
 	r := sensitive(t)
-	w, batch := r.captured(t, -1, trace.Weight), r.corpus(t).Batch(0)
+	w, batch := r.captured(t, -1, trace.Weight), r.batch(t, 0)
 	s := shape(r.cfg.Model)
 	cases := []struct {
 		name   string
@@ -98,7 +98,7 @@ func TestWrongGradientsShow(t *testing.T) {
 	r := sensitive(t)
 	m := newModel(t, shape(r.cfg.Model), r.captured(t, -1, trace.Weight))
 	m.Workers, m.Groups = r.cfg.Plan.Workers(r.cfg.Model), r.cfg.Model.Groups.Tensor
-	got := evaluate(t, m, r.corpus(t).Batch(0), r.pins(t, 0, everything))
+	got := evaluate(t, m, r.batch(t, 0), r.pins(t, 0, everything))
 	for name, g := range r.captured(t, 0, trace.Grad) {
 		want := got.Gradients[name]
 		top := 0.0

@@ -71,6 +71,13 @@ func (s *Scheduler) Note(h *trace.History) {
 	}
 }
 
+// Failed notes what ended a rank, unless that is a deadlock that was noted.
+func (s *Scheduler) Failed(rank int, err error) {
+	if !s.hazards.seen[trace.Deadlock] {
+		s.hazards.add(Hazard{What: trace.Failed, Rank: rank, Step: s.ranks[rank].step, Text: err.Error()}, trace.Failed)
+	}
+}
+
 // digest is of the order of turns.
 func (s *Scheduler) digest() kernels.Digest {
 	h := fnv.New64a()

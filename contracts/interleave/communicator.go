@@ -54,6 +54,7 @@ func (c *communicator) do(ctx context.Context, op string, peer int, f func(*oper
 	label := comm.LabelOf(ctx)
 	if label.Tensor != "" {
 		t.step = label.Step
+		c.s.ranks[t.rank].step = label.Step
 	}
 	o := c.group.enter(c.number(op, peer), op, label, t, c.Rank())
 	outer, place := t.op, t.member

@@ -8,8 +8,8 @@ import (
 
 // Hazard is something that a schedule shows, or that no schedule needs to show.
 type Hazard struct {
-	What string // trace.Unordered, trace.Released or trace.Deadlock
-	Rank int    // who made the second of two uses, or waits
+	What string // trace.Unordered, trace.Released, trace.Deadlock or trace.Failed
+	Rank int    // who made the second of two uses, did not come, or failed
 	Step int    // of its last operation of a communicator; -1 before the first
 	Unit string // what the operation moves that one of the uses belongs to, where one does
 	Text string

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
@@ -313,7 +314,7 @@ func TestDeadlock(t *testing.T) {
 		if len(s.Hazards()) != 1 || s.Hazards()[0].What != trace.Deadlock {
 			t.Fatalf("%s: %v", schedule, s.Hazards())
 		}
-		for _, want := range []string{"rank 0 waits for its queue", "rank 0's queue waits in barrier for rank 1", "rank 1's queue waits in barrier for rank 0"} {
+		for _, want := range []string{"rank 1 did not come to barrier", "in which rank 0 waits with its queue", "rank 0 did not come to barrier", "in which rank 1 waits with its queue"} {
 			if text := s.Hazards()[0].Text; !strings.Contains(text, want) {
 				t.Errorf("%s: %q does not say %q", schedule, text, want)
 			}
@@ -358,5 +359,23 @@ func TestPolicies(t *testing.T) {
 		if err := errors.Join(errs...); err != nil || string(got) != want {
 			t.Errorf("%s: %s, want %s; %v", policy, got, want, err)
 		}
+	}
+}
+
+// A task that breaks down is its run's panic: the others end first.
+func TestPanicOfATaskIsTheRuns(t *testing.T) {
+	ended := false
+	err := guard.Do(func() error {
+		s := interleave.Attach(&launch.Parts{}, interleave.Schedule{Policy: interleave.Random, Seed: 1})
+		s.Run(3, func(rank int) {
+			if rank == 1 {
+				panic("planted")
+			}
+			ended = true
+		})
+		return nil
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "panic: planted, in interleave_test.") || !ended {
+		t.Errorf("got %v; others ended: %v", err, ended)
 	}
 }

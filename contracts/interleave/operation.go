@@ -1,12 +1,11 @@
 package interleave
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/waits"
 )
 
 // group is a set of ranks, the same for the ends of all of them.
@@ -103,18 +102,22 @@ func (o *operation) what() string {
 	return s
 }
 
-// describe says who has not come.
-func (o *operation) describe() string {
-	var missing []string
+// meeting is the operation with its members that have not come. step is that of a
+// goroutine in it, for what has no label.
+func (o *operation) meeting(step int) (m *waits.Meeting, missing []int) {
+	m = &waits.Meeting{Name: o.name, Group: o.label.Group, Beside: o.label.Overlap, Ranks: o.group.ranks, Seq: o.number - 1, Step: step, From: -1, To: -1}
+	if o.label.Tensor != "" {
+		m.Name, m.Step = o.name+" of "+o.label.Tensor, o.label.Step
+	}
+	if o.from >= 0 {
+		m.From, m.To = o.group.ranks[o.from], o.group.ranks[o.to]
+	}
 	for i := range o.in {
 		if o.takes(i) && o.in[i].task == nil {
-			missing = append(missing, fmt.Sprint(o.group.ranks[i]))
+			missing = append(missing, o.group.ranks[i])
 		}
 	}
-	if len(missing) == 0 {
-		return o.what()
-	}
-	return fmt.Sprintf("%s for rank %s", o.what(), strings.Join(missing, ", "))
+	return m, missing
 }
 
 // takes reports whether a member takes part.

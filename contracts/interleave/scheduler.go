@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/waits"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -29,11 +30,16 @@ type Scheduler struct {
 	memory  map[kernels.Buffer]*shadow
 	hazards hazards
 	ranks   []account
+
+	panicked *guard.Panic // of a task, the first
 }
 
 // account is what a rank did: turns of its goroutines, and uses of memory that
 // were checked.
-type account struct{ turns, uses int64 }
+type account struct {
+	turns, uses int64
+	step        int // of the last operation of a communicator
+}
 
 // task is a goroutine of the run.
 type task struct {
@@ -55,11 +61,18 @@ type task struct {
 
 // Stuck is the error of a wait in a run of which no goroutine can go on.
 type Stuck struct {
-	Who []string // each goroutine that waits, and for whom
+	// Why is nil where only goroutines that nobody asks for anything are left.
+	Why *waits.Deadlock
 }
 
 // Error says who waits for whom.
-func (e *Stuck) Error() string { return "no goroutine can go on: " + strings.Join(e.Who, "; ") }
+func (e *Stuck) Error() string {
+	s := "no goroutine can go on"
+	if e.Why != nil {
+		s += ": " + e.Why.String()
+	}
+	return s
+}
 
 // add makes a task, which waits for its first turn.
 func (s *Scheduler) add(rank int, name string, beside bool) *task {
@@ -74,12 +87,15 @@ func (s *Scheduler) add(rank int, name string, beside bool) *task {
 func (s *Scheduler) Run(n int, f func(rank int)) {
 	s.over = make(chan struct{})
 	for r := range n {
-		s.ranks = append(s.ranks, account{})
+		s.ranks = append(s.ranks, account{step: -1})
 		s.spawn(s.add(r, fmt.Sprintf("rank %d", r), false), func() { f(r) })
 	}
 	s.give(s.next(nil))
 	<-s.over
 	s.current = nil
+	if s.panicked != nil {
+		panic(s.panicked)
+	}
 }
 
 // Go implements comm.Turns.
@@ -96,6 +112,11 @@ func (s *Scheduler) spawn(t *task, f func()) {
 	go func() {
 		<-t.turn
 		defer s.end(t)
+		defer func() {
+			if p := recover(); p != nil && s.panicked == nil {
+				s.panicked = guard.Of(p) // Run's: whoever asked for the run
+			}
+		}()
 		f()
 	}()
 }
@@ -175,10 +196,15 @@ func (s *Scheduler) next(last *task) *task {
 		return s.choose(s.able, last)
 	}
 	t := s.victim()
-	err := &Stuck{s.waiting()}
+	d := waits.Find(s.waiting())
+	err := &Stuck{d}
 	t.stuck = err
 	if t.waits != comm.ForWork {
-		s.hazards.add(Hazard{What: trace.Deadlock, Rank: t.rank, Step: t.step, Text: err.Error()}, trace.Deadlock)
+		h := Hazard{What: trace.Deadlock, Rank: t.rank, Step: t.step, Text: err.Error()}
+		if d != nil && len(d.Absent()) == 1 {
+			h.Rank, h.Step = d.Absent()[0], d.Missed[0].Meeting.Step
+		}
+		s.hazards.add(h, trace.Deadlock)
 	}
 	return t
 }
@@ -200,17 +226,25 @@ func urgency(w comm.Wait) int {
 	return 1
 }
 
-// waiting says of each task that waits for something in particular for what.
-func (s *Scheduler) waiting() []string {
-	var out []string
+// waiting is what the ranks wait for, as far as goroutines wait for something in
+// particular.
+func (s *Scheduler) waiting() []waits.Rank {
+	ranks := make([]waits.Rank, len(s.ranks))
+	for i := range ranks {
+		ranks[i] = waits.Rank{ID: i, Ended: true}
+	}
 	for _, t := range s.tasks {
+		r := &ranks[t.rank]
 		switch {
 		case t.waits == comm.ForWork:
+			continue
 		case t.op != nil:
-			out = append(out, fmt.Sprintf("%s waits in %s", t.name, t.op.describe()))
+			m, missing := t.op.meeting(t.step)
+			r.Waits = append(r.Waits, waits.Wait{Meeting: m, For: missing, Queue: t.beside})
 		default:
-			out = append(out, fmt.Sprintf("%s waits for %s", t.name, t.waits))
+			r.Waits = append(r.Waits, waits.Wait{})
 		}
+		r.Ended = false
 	}
-	return out
+	return ranks
 }

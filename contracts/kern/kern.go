@@ -10,7 +10,7 @@ const id = "C-KERN-001"
 // Contract is C-KERN-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: id + "." + n, Says: says, Class: contract.Exact, Evidence: reads, Check: check}
+		return &contract.Clause{ID: id + "." + n, Says: says, Class: contract.Exact, Evidence: reads, Phase: contract.Drilled, Check: check}
 	}
 	const results = "kernel; golden/kernels.txt"
 	return &contract.Contract{
@@ -77,9 +77,10 @@ How each clause judges
   8  A right result proves nothing about code that never ran. The backend counts
      its routines' calls (kernels.Tallier); the clause compares the count before
      and after the drill. A routine that never ran is named and makes the clause
-     inconclusive, and so does a backend that offers no count. A backend of plain
-     Go has one way through each kernel and lists nothing: there the clause rests
-     on every kernel having run. A tally that is not true is a violation: it lists
+     inconclusive, and so does a backend that offers no count, or one of which a
+     whole run called nothing. The backend that says it is plain Go ("ref" and
+     "cpu-ref") has one way through each kernel and lists nothing: there the clause
+     rests on every kernel having run. A tally that is not true is a violation: it lists
      other routines the second time, counts backwards, or moves while nothing
      runs.
 

@@ -1,7 +1,6 @@
 package kern
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,7 +73,7 @@ func specOf(h *trace.History) (s Spec, err error) {
 	if h.Header.Spec.Drill == nil {
 		return s, fmt.Errorf("spec: %s: not of a drill", h.Header.Spec.Name())
 	}
-	if err := json.Unmarshal(h.Header.Spec.Drill, &s); err != nil {
+	if err := trace.Strict(h.Header.Spec.Drill, &s); err != nil {
 		return s, fmt.Errorf("spec of the drill: %v", err)
 	}
 	return s, s.Check()

@@ -64,6 +64,7 @@ func ran(p *contract.Pass) {
 			}
 		}
 		list, counted := count(p, role, h, calls)
+		counted = counted && counts(p, role, h, list)
 		switch {
 		case !counted:
 		case first:
@@ -74,6 +75,33 @@ func ran(p *contract.Pass) {
 	}
 	everyKernel(p, kernels)
 	everyRoutine(p, names, calls)
+}
+
+// counts expects a run of kernels to have called a routine of those that are
+// listed, as every run does of a backend that is not plain Go: a tally that says
+// nothing of what ran is not one that says that nothing is left out.
+func counts(p *contract.Pass, role contract.Role, h *trace.History, list []string) bool {
+	if plain(h.Header.Backend) || !kernelsRan(h) {
+		return true
+	}
+	all := tallies(h)
+	for _, name := range list {
+		if all[trace.After].calls[name] > all[trace.Before].calls[name] {
+			return p.Found(true)
+		}
+	}
+	p.Doubt("%s run: backend %s is not plain Go, and of the %d routines that it lists none ran", role, h.Header.Backend, len(list))
+	return p.Found(false)
+}
+
+// kernelsRan reports whether a drill called kernels, and not memory alone.
+func kernelsRan(h *trace.History) bool {
+	for e := range h.All {
+		if e.Kind == trace.KindKernel && e.Op != drill.Memory && e.Op != drill.Misuse {
+			return true
+		}
+	}
+	return false
 }
 
 // everyKernel expects each kernel to have run.

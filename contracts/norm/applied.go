@@ -18,8 +18,8 @@ func applied(p *contract.Pass, test, control *evidence.Run) {
 		p.Doubt("the control run did not record its elements")
 		return
 	}
-	o, params, taken := optimizer(control), parameters(control), 0
-	for step := range control.Config.Steps {
+	o, params, taken := optimizer(control), parameters(control), control.Taken
+	for step := control.First; step < control.Steps; step++ {
 		steps, known := finite(control, step)
 		if !p.Found(known) {
 			return
@@ -86,8 +86,9 @@ func updated(p *contract.Pass, r *evidence.Run, o *independent.Optimizer, params
 			p.Found(true)
 			p.Ratio(j.Ratio)
 			if j.Outside() {
-				f := p.At(0, step).Of(t.Name).Finding(j.Got, j.Want,
+				f := p.At(0, step).Of(t.Name).By(contract.Control).Finding(j.Got, j.Want,
 					"%s of the single worker is not what the recorded coefficient %v and learning rate %v make of the gradient", what, float64(coef.Value), float64(lr.Value))
+				f.Ratio, f.NormRatio = evidence.Quotient(float64(j.Got), j.Want), evidence.Quotient(j.NormRatio, 1)
 				f.Index, f.Bound = int64(j.Index), fmt.Sprintf("%.3g of the bound %.3g of the float32 update's roundings", j.Ratio, j.Bound)
 				p.Report(f)
 			}

@@ -12,8 +12,8 @@ import (
 
 // Contract is C-NORM-001.
 func Contract() *contract.Contract {
-	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-NORM-001." + n, Says: says, Class: contract.Exact, Evidence: reads, Check: check}
+	c := func(n, says, reads string, phase contract.Phase, check func(*contract.Pass)) *contract.Clause {
+		return &contract.Clause{ID: "C-NORM-001." + n, Says: says, Class: contract.Exact, Evidence: reads, Phase: phase, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-NORM-001",
@@ -21,17 +21,17 @@ func Contract() *contract.Contract {
 		Statement: "The gradient is clipped by the exact norm of the full logical gradient, with one coefficient everywhere; a norm that is not finite moves no rank, and the next step goes on as if the skipped one had not been.",
 		Doc:       doc,
 		Clauses: []*contract.Clause{
-			c("1", "All ranks have one norm and one clipping coefficient, clip/(norm+1e-6) where that is below 1.",
-				"scalar (norm, coef)", evidence.With(agreed)),
+			c("1", "All ranks have one norm and one clipping coefficient, clip/(norm+1e-6) where that is below 1, and apply it.",
+				"scalar (norm, coef); digest (grad, moments) of the first step: norms", contract.Norm, evidence.With(agreed)),
 			c("2", "The norm is the root of the exact sum of squares of the reduced gradient, each logical parameter once.",
-				"scalar (norm); digest (grad) with elements, of the test or the control run", evidence.WithBoth(contract.Control, measured)),
+				"scalar (norm); digest (grad) with elements, of the test or the control run", contract.Norm, evidence.WithBoth(contract.Control, measured)),
 			c("3", "Where the reduced gradient is not finite no rank steps: weights, moments and step counters stay; elsewhere every rank steps.",
-				"digest (grad, weight, moments), scalar (norm, counter), skip", evidence.With(decided)),
+				"digest (grad, weight, moments), scalar (norm, counter), skip", contract.Update, evidence.With(decided)),
 			c("4", "After a skipped step the run goes on: counter and learning rate count optimizer steps, and every step is the optimizer's, bit for bit the one of a single worker that skipped the same step.",
-				"scalar (counter, lr), digest (weight, moments); elements of the control run", resumed),
+				"scalar (counter, lr), digest (weight, moments); elements of the control run", contract.Update, resumed),
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
-				"digest (grad.worker) of the test and the control run", evidence.WithBoth(contract.Control, named)),
-			{ID: "C-NORM-001.6", Class: contract.Bound, Check: evidence.WithBoth(contract.Control, applied),
+				"digest (grad.worker) of the test and the control run", contract.Backward, evidence.WithBoth(contract.Control, named)),
+			{ID: "C-NORM-001.6", Class: contract.Bound, Phase: contract.Update, Check: evidence.WithBoth(contract.Control, applied),
 				Says:     "What every update did is what the recorded coefficient and learning rate do, and that rate is the schedule's.",
 				Evidence: "scalar (lr, coef); elements (grad, weight, moments) of the control run",
 				Derivation: "the update in float64 (contracts/independent) with the recorded scalars; the bound adds up the roundings of the float32 update, " +

@@ -1,7 +1,10 @@
 package norm
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/bounded"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -14,7 +17,7 @@ import (
 // moves all.
 func decided(p *contract.Pass, r *evidence.Run) {
 	held := r.Held()
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		steps, known := finite(r, step)
 		if !p.Found(known) {
 			continue
@@ -46,8 +49,8 @@ func decided(p *contract.Pass, r *evidence.Run) {
 
 // counter is how many steps a rank says to have taken after a step.
 func counter(r *evidence.Run, rank, step int) (int, bool) {
-	if step < 0 {
-		return 0, true
+	if step < r.First {
+		return r.Taken, true
 	}
 	e, ok := r.Scalar(rank, step, trace.Counter)
 	return int(e.Value), ok
@@ -90,8 +93,8 @@ func resumed(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	taken, captured := 0, c.Control.Config.Evidence.Capture
-	for step := range c.Test.Config.Steps {
+	taken, captured := c.Test.Taken, c.Control.Config.Evidence.Capture
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		c.State(step, nil)
 		steps, known := finite(c.Test, step)
 		if !p.Found(known) {
@@ -143,7 +146,7 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 		for _, t := range r.Params {
 			got, want := s.After[what][t.Name], want[what][t.Name]
 			if i := evidence.FirstDifference(got, want); i >= 0 {
-				evidence.ReportElement(p.At(0, step).Of(t.Name), i, got, want,
+				evidence.ReportElement(p.At(0, step).Of(t.Name).By(contract.Control), i, got, want,
 					"%s of the single worker is not what the optimizer makes of the gradient after the steps that were taken", what)
 			}
 		}
@@ -155,34 +158,36 @@ func recomputed(p *contract.Pass, r *evidence.Run, step, taken int) bool {
 // worker's. Where the gradient is finite and the workers' are not recorded there
 // is nothing to be named, and nowhere to look.
 func named(p *contract.Pass, test, control *evidence.Run) {
-	held := test.Held()
-	for step := range test.Config.Steps {
+	held, want, got := test.Held(), producers(control), producers(test)
+	for step := test.First; step < test.Steps; step++ {
 		steps, known := finite(control, step)
 		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
-			producer(p, test, control, held, step)
+			producer(p, test, held, step, want[step], got[step])
+			if !steps && len(want[step]) == 0 {
+				p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
+			}
 		}
 	}
 }
 
-// producer compares the workers' gradients of a step that are not finite.
-func producer(p *contract.Pass, test, control *evidence.Run, held map[string][]evidence.Holding, step int) {
-	want, got, seen := producers(control, step), producers(test, step), recorded(test, held, step)
+// producer compares the workers' gradients of a step that are not finite: those that
+// must be, and those that are.
+func producer(p *contract.Pass, test *evidence.Run, held map[string][]evidence.Holding, step int, want, got map[origin]int) {
+	seen := recorded(test, held, step)
 	p.Expect(len(test.Sources) * min(test.Workers, test.Config.Sequences))
 	p.Saw(len(seen))
-	for at := range want {
+	for _, at := range sorted(want) {
 		if _, ok := got[at]; !ok && seen[at] {
-			p.At(-1, step).Of(at.tensor).Report(nil, nil,
+			p.At(-1, step).Of(at.tensor).Against(contract.Control).Report(nil, nil,
 				"the single worker shows values that are not finite in the gradient of logical worker %d, this run does not", at.worker)
 		}
 	}
-	for at, rank := range got {
+	for _, at := range sorted(got) {
 		if _, ok := want[at]; !ok {
-			p.At(rank, step).Of(at.tensor).Report(nil, nil,
+			rank := got[at]
+			p.At(rank, step).Of(at.tensor).Against(contract.Control).Report(nil, nil,
 				"rank %d shows values that are not finite in the gradient of logical worker %d, the single worker does not", rank, at.worker)
 		}
-	}
-	if steps, _ := finite(control, step); !steps && len(want) == 0 {
-		p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")
 	}
 }
 
@@ -192,14 +197,25 @@ type origin struct {
 	tensor string
 }
 
-// producers lists the workers' gradients that are not finite, each with a rank
-// that has it.
-func producers(r *evidence.Run, step int) map[origin]int {
-	out := map[origin]int{}
+// sorted lists origins by worker and parameter.
+func sorted(of map[origin]int) []origin {
+	return slices.SortedFunc(maps.Keys(of), func(a, b origin) int {
+		return cmp.Or(cmp.Compare(a.worker, b.worker), cmp.Compare(a.tensor, b.tensor))
+	})
+}
+
+// producers lists, by step, the workers' gradients that are not finite, each with a
+// rank that has it.
+func producers(r *evidence.Run) map[int]map[origin]int {
+	out := map[int]map[origin]int{}
 	for e := range r.All {
-		if e.Kind == trace.KindDigest && e.What == trace.WorkerGrad && e.Step == step && !evidence.Finite(e) {
-			out[origin{e.Worker, e.Tensor}] = e.Rank
+		if e.Kind != trace.KindDigest || e.What != trace.WorkerGrad || evidence.Finite(e) {
+			continue
 		}
+		if out[e.Step] == nil {
+			out[e.Step] = map[origin]int{}
+		}
+		out[e.Step][origin{e.Worker, e.Tensor}] = e.Rank
 	}
 	return out
 }

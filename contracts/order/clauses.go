@@ -43,11 +43,11 @@ func least(r *evidence.Run) int {
 	held, n := r.Held(), 0
 	for _, t := range r.Params {
 		for _, what := range r.State() {
-			n += (1 + r.Config.Steps) * r.Records(held[t.Name], what)
+			n += (1 + r.Len()) * r.Records(held[t.Name], what)
 		}
-		n += r.Config.Steps * r.Records(held[t.Name], trace.Grad)
+		n += r.Len() * r.Records(held[t.Name], trace.Grad)
 	}
-	return n + r.Config.Steps*r.Header.World/r.Config.Plan.PP
+	return n + r.Len()*r.Header.World/r.Config.Plan.PP
 }
 
 // results are the events of a rank that hold numbers.
@@ -74,11 +74,11 @@ func compare(p *contract.Pass, role contract.Role, r *evidence.Run, got, want []
 		if owed(x) {
 			seen++
 		}
-		at := p.At(rank, x.Step).Of(x.Tensor)
+		at := p.At(rank, x.Step).Of(x.Tensor).In(r.Moment(x)).Against(contract.Control)
 		switch {
 		case x.Kind != y.Kind || x.Step != y.Step || x.What != y.What || x.Tensor != y.Tensor || x.Worker != y.Worker || x.Text != y.Text:
 			at.Report(nil, nil, "by schedule %q rank %d did something else: %s %s, not %s %s", role, rank, x.Kind, x.What, y.Kind, y.What)
-		case x.Kind == trace.KindScalar && (x.Value != y.Value || x.Bits != y.Bits):
+		case x.Kind == trace.KindScalar && !evidence.SameScalar(x, y):
 			at.Report(float64(x.Value), float64(y.Value), "by schedule %q %s of rank %d is another", role, x.What, rank)
 		case x.Digest != nil && !evidence.Same(x, y):
 			r.Report(at, x, y, "by schedule %q %s %s of rank %d is another", role, x.Kind, x.What, rank)
@@ -110,9 +110,9 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 	for rank := range r.Header.World {
 		p.Found(turns(r, rank))
 		for e := range r.Events(rank, trace.KindHazard) {
-			if e.What != trace.Deadlock {
+			if !ends(e.What) {
 				explained = true
-				p.At(rank, e.Step).Of(e.Unit).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
+				p.At(rank, e.Step).Of(e.Unit).In(contract.Memory, 0).Report(nil, nil, "by schedule %q: %s: %s", role, e.What, e.Text)
 			}
 		}
 	}
@@ -123,31 +123,37 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 			}
 			if !evidence.Finite(e) && !explained {
 				explained = true // all that follows comes of it
-				p.At(rank, e.Step).Of(e.Tensor).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
+				p.At(rank, e.Step).Of(e.Tensor).In(r.Moment(e)).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
 			}
 		}
 	}
 	p.Count(least(r), seen)
 }
 
-// ended is clause 3.
+// ended is clause 3. Why a run came to nothing is told before whom it ended.
 func ended(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
+	told := map[int]bool{}
 	for rank := range r.Header.World {
-		stuck, end := false, false
 		for e := range r.Events(rank, trace.KindHazard) {
-			if e.What == trace.Deadlock {
-				stuck = true
+			if ends(e.What) {
+				told[rank] = true
 				p.At(rank, e.Step).Report(nil, nil, "by schedule %q: %s", role, e.Text)
 			}
 		}
+	}
+	for rank := range r.Header.World {
+		end := false
 		for range r.Events(rank, trace.KindEnd) {
 			end = true
 		}
-		if p.Found(turns(r, rank)) && !end && !stuck {
+		if p.Found(turns(r, rank)) && !end && !told[rank] {
 			p.At(rank, last(r, rank)).Report(nil, nil, "by schedule %q rank %d did not end", role, rank)
 		}
 	}
 }
+
+// ends reports whether a hazard is why a run comes to nothing.
+func ends(what string) bool { return what == trace.Deadlock || what == trace.Failed }
 
 // last is the last step that a rank recorded something of.
 func last(r *evidence.Run, rank int) int {

@@ -25,7 +25,7 @@ func Contract() *contract.Contract {
 			c("2", "No memory is used before it is ready, while another uses it, or after it was given up.",
 				"turns, hazard; digest (elements that are not finite)", contract.Exact, scheduled(unhurt)),
 			c("3", "Every rank ends under every schedule.",
-				"turns, end, hazard (deadlock)", contract.Exact, scheduled(ended)),
+				"turns, end, hazard (deadlock, failed)", contract.Exact, scheduled(ended)),
 		},
 	}
 }
@@ -76,7 +76,8 @@ How each clause judges
      filled with NaN; a use before it is written again is found, and no digest may
      hold an element that is not finite.
   3  A goroutine that waits says for what. Where none can go on the run would hang
-     for ever: the finding says who waits for whom. Every rank must reach its end.
+     for ever: the finding says who did not come to what, and what it does instead. A
+     rank that breaks down is named with the place. Every rank must reach its end.
 
 How to read a finding
   rank, step  who made the second of the two uses, in which step

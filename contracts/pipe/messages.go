@@ -21,6 +21,15 @@ type crossing struct {
 	what     string
 }
 
+// moment is when in its step a message crosses: those of a forward pass from the
+// first boundary on, those of a backward pass from the last.
+func (k crossing) moment() (contract.Phase, int) {
+	if k.what == trace.Backward {
+		return contract.Backward, -int(k.boundary)
+	}
+	return contract.Forward, int(k.boundary)
+}
+
 // message is both sides of a crossing; a side is nil where it was not recorded.
 type message struct{ sent, received *trace.Event }
 
@@ -65,7 +74,7 @@ func shaped(p *contract.Pass, r *evidence.Run) {
 		rows := int64(sequences(r, r.At(all[k.pipeline][0]).DP, k.Micro) * r.Config.Model.SeqLen)
 		for _, e := range []*trace.Event{both.sent, both.received} {
 			if p.Found(e != nil) && (e.Lo != rows || e.Hi != hidden || e.Count != rows*hidden) {
-				p.At(e.Rank, k.Step).Report(fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), fmt.Sprintf("%dx%d", rows, hidden),
+				p.At(e.Rank, k.Step).In(k.moment()).Report(fmt.Sprintf("%dx%d, %d elements", e.Lo, e.Hi, e.Count), fmt.Sprintf("%dx%d", rows, hidden),
 					"%s of the %s message of micro-batch %d at boundary %d on rank %d has not the shape of the micro-batch",
 					e.Op, k.what, k.Micro, k.boundary, e.Rank)
 			}
@@ -88,8 +97,8 @@ func delivered(p *contract.Pass, r *evidence.Run) {
 		if !p.Found(want != nil && got != nil && want.Digest != nil && got.Digest != nil) {
 			continue
 		}
-		if *got.Digest != *want.Digest || got.Digest.NonFinite > 0 {
-			p.At(got.Rank, k.Step).Report(got.Digest, want.Digest,
+		if *got.Digest != *want.Digest {
+			p.At(got.Rank, k.Step).In(k.moment()).Report(got.Digest, want.Digest,
 				"rank %d received another %s message of micro-batch %d at boundary %d than rank %d sent",
 				got.Rank, k.what, k.Micro, k.boundary, want.Rank)
 		}

@@ -24,6 +24,7 @@ func chunks(r *evidence.Run, rank int) map[string]int {
 
 // owned is clause 1.
 func owned(p *contract.Pass, r *evidence.Run) {
+	r.Apart(p)
 	for _, ranks := range r.Along(names.PP) {
 		ran(p, r, ranks)
 	}
@@ -37,7 +38,9 @@ func owned(p *contract.Pass, r *evidence.Run) {
 // else.
 func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 	found := map[evidence.Phase][]int{}
+	until := map[int]int{} // by rank: the step in which what it recorded breaks off
 	for _, rank := range ranks {
+		until[rank] = brokeOff(r, rank)
 		for e := range r.Events(rank, trace.KindPhase) {
 			found[evidence.PhaseOf(e)] = append(found[evidence.PhaseOf(e)], rank)
 		}
@@ -46,9 +49,9 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 		units := slices.Sorted(maps.Keys(chunks(r, rank)))
 		for _, b := range r.MicroBatches() {
 			for _, what := range []string{trace.Forward, trace.Backward} {
-				others := slices.ContainsFunc(units, func(u string) bool {
+				others := r.Told(rank, b.Step, trace.KindPhase) || slices.ContainsFunc(units, func(u string) bool {
 					return slices.Contains(found[evidence.Phase{MicroBatch: b, Unit: u, What: what}], rank)
-				})
+				}) && b.Step < until[rank]
 				for _, u := range units {
 					k := evidence.Phase{MicroBatch: b, Unit: u, What: what}
 					onStage(p, k, rank, found[k], others)
@@ -58,19 +61,40 @@ func ran(p *contract.Pass, r *evidence.Run, ranks []int) {
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(found), evidence.Phase.Compare) {
-		p.At(found[k][0], k.Step).Of(k.Unit).Report(nil, nil,
+		p.At(found[k][0], k.Step).Of(k.Unit).In(moment(k)).Report(nil, nil,
 			"%s pass of %s over micro-batch %d, which no stage of the plan has, on ranks %v", k.What, k.Unit, k.Micro, found[k])
 	}
 }
 
+// brokeOff is the step in which a rank's run ended early; beyond any where it did not.
+func brokeOff(r *evidence.Run, rank int) int {
+	if r.Ended(rank) {
+		return r.Config.Steps
+	}
+	last := -1
+	for _, e := range r.Ranks[rank] {
+		last = max(last, e.Step)
+	}
+	return last
+}
+
+// moment is when in its step a pass is.
+func moment(k evidence.Phase) (contract.Phase, int) {
+	if k.What == trace.Backward {
+		return contract.Backward, 0
+	}
+	return contract.Forward, 0
+}
+
 // onStage judges who ran one unit. Where the owner ran other units of the pass,
-// this one is missing in the run and not merely in the evidence.
+// this one is missing in the run and not merely in the evidence, unless the run ended
+// early in that step.
 func onStage(p *contract.Pass, k evidence.Phase, owner int, ranks []int, others bool) {
 	p.Count(1, len(ranks))
 	if missing := len(ranks) == 0 && !others; missing || slices.Equal(ranks, []int{owner}) {
 		return
 	}
-	p.At(owner, k.Step).Of(k.Unit).Report(ranks, []int{owner},
+	p.At(owner, k.Step).Of(k.Unit).In(moment(k)).Report(ranks, []int{owner},
 		"%s pass of %s over micro-batch %d ran on ranks %v; the plan gives the unit to rank %d alone",
 		k.What, k.Unit, k.Micro, ranks, owner)
 }
@@ -79,7 +103,7 @@ func onStage(p *contract.Pass, k evidence.Phase, owner int, ranks []int, others 
 // last stage has a copy of a tied embedding, as its head.
 func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name string) {
 	holds := func(rank int) bool {
-		_, ok := r.Digest(rank, -1, trace.Weight, name, 0)
+		_, ok := r.Digest(rank, r.First-1, trace.Weight, name, 0)
 		return ok
 	}
 	stages := map[int]bool{} // of the plan: whether a holder recorded the weights
@@ -87,12 +111,12 @@ func held(p *contract.Pass, r *evidence.Run, holders []evidence.Holding, name st
 		stages[h.At.PP] = stages[h.At.PP] || holds(h.Rank)
 	}
 	for _, recorded := range stages {
-		p.Found(recorded)
+		p.Found(recorded) // in whatever order
 	}
 	for rank := range r.Header.World {
 		stage := r.At(rank).PP
 		if _, planned := stages[stage]; !planned && holds(rank) {
-			p.At(rank, -1).Of(name).Report(nil, nil, "rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)
+			p.At(rank, r.First-1).Of(name).Report(nil, nil, "rank %d on stage %d holds weights that the plan gives to another stage", rank, stage)
 		}
 	}
 }

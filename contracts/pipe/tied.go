@@ -1,6 +1,8 @@
 package pipe
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -18,8 +20,8 @@ func tied(p *contract.Pass, c *compare.Comparison) {
 		untied(p, c.Test, moved)
 		return
 	}
-	equalCopies(p, c, -1)
-	for step := range c.Test.Config.Steps {
+	equalCopies(p, c, c.Test.First-1)
+	for step := c.Test.First; step < c.Test.Steps; step++ {
 		equalCopies(p, c, step)
 		for _, ranks := range c.Test.Along(names.PP) {
 			first, last := ranks[0], ranks[len(ranks)-1]
@@ -49,13 +51,10 @@ func exchanges(r *evidence.Run) map[exchange][]int64 {
 	return out
 }
 
-// ended reports whether a rank finished a step and recorded transfers in it: an
+// ended reports whether a rank finished a step and recorded its operations: an
 // exchange that is not among them did not happen.
 func ended(r *evidence.Run, rank, step int) bool {
-	_, ok := r.Scalar(rank, step, trace.Counter)
-	return ok && slices.ContainsFunc(r.Ranks[rank], func(e trace.Event) bool {
-		return e.Kind == trace.KindComm && e.Group == names.PP && e.Step == step
-	})
+	return r.Told(rank, step, trace.KindComm)
 }
 
 // exchanged checks one exchange: once, and of the whole slice; where
@@ -71,7 +70,8 @@ func exchanged(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64, st
 	}
 	check := func(rank int, got []int64) {
 		if p.Found(ended(r, rank, step)) && !slices.Equal(got, due) && (r.Config.Plan.Zero == 0 || ended(r, from, step)) {
-			p.At(rank, step).Of(model.EmbedName).Report(got, want,
+			phase, order := r.Moment(trace.Event{Kind: trace.KindComm, Step: step, Unit: label})
+			p.At(rank, step).Of(model.EmbedName).In(phase, order).Report(got, want,
 				"%s from rank %d to rank %d: rank %d moved %v elements of a slice of %d", label, from, to, rank, got, want[0])
 		}
 	}
@@ -110,11 +110,14 @@ func equalCopies(p *contract.Pass, c *compare.Comparison, step int) {
 // untied checks that nothing is exchanged where nothing is shared.
 func untied(p *contract.Pass, r *evidence.Run, moved map[exchange][]int64) {
 	for rank := range r.Header.World {
-		for step := range r.Config.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			p.Found(ended(r, rank, step))
 		}
 	}
-	for k := range moved {
+	order := func(a, b exchange) int {
+		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.rank, b.rank), cmp.Compare(a.label, b.label), cmp.Compare(a.op, b.op))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(moved), order) {
 		p.At(k.rank, k.step).Report(nil, nil,
 			"rank %d took part in an exchange (%s) of a model whose head is not tied", k.rank, k.label)
 	}

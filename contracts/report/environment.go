@@ -1,10 +1,12 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -19,6 +21,13 @@ type Environment struct {
 	Level   string `json:"goamd64,omitempty"` // instruction set level compiled for
 	CPU     string `json:"cpu,omitempty"`     // model name
 	Cores   int    `json:"cores"`             // logical, usable by this process
+
+	Commit  string `json:"commit,omitempty"`  // that the program was built from; with "+" where files had changed
+	Host    string `json:"host,omitempty"`    // name of the machine
+	Date    string `json:"date,omitempty"`    // of the begin, as in RFC 3339
+	Command string `json:"command,omitempty"` // line that made the report
+	Depth   int    `json:"level,omitempty"`   // how much was run: 1 to 3
+	Seed    uint64 `json:"seed,omitempty"`    // of the first case's initial weights
 
 	Backend    string   `json:"backend,omitempty"`
 	Arithmetic int      `json:"arithmetic"`
@@ -35,24 +44,44 @@ type Environment struct {
 func Here() Environment {
 	e := Environment{
 		Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), Arithmetic: kernels.Arithmetic,
+		Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), Arithmetic: kernels.Arithmetic, Date: time.Now().UTC().Format(time.RFC3339),
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return e
+	e.Host, _ = os.Hostname() // unknown is empty
+	if info, ok := debug.ReadBuildInfo(); ok {
+		e.stamp(info)
 	}
+	return e
+}
+
+// stamp takes over what the linker knows.
+func (e *Environment) stamp(info *debug.BuildInfo) {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		e.Version = v
 	}
+	changed := false
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "GOAMD64", "GOARM64":
 			e.Level = s.Value
 		case "vcs.revision":
 			e.Version += " " + s.Value[:min(12, len(s.Value))]
+			e.Commit = s.Value
+		case "vcs.modified":
+			changed = s.Value == "true"
 		}
 	}
-	return e
+	if changed && e.Commit != "" {
+		e.Commit += "+"
+	}
+}
+
+// Build says in a line what was built, and for what.
+func (e *Environment) Build() string {
+	s := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
+	if e.Level != "" {
+		s += " " + e.Level
+	}
+	return s
 }
 
 // cpuModel is the processor's name where the system tells it in a file.

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -15,6 +16,7 @@ type junitSuites struct {
 	Tests    int          `xml:"tests,attr"`
 	Failures int          `xml:"failures,attr"`
 	Errors   int          `xml:"errors,attr"`
+	Time     string       `xml:"time,attr,omitempty"` // in seconds
 	Suites   []junitSuite `xml:"testsuite"`
 }
 
@@ -23,6 +25,9 @@ type junitSuite struct {
 	Tests      int             `xml:"tests,attr"`
 	Failures   int             `xml:"failures,attr"`
 	Errors     int             `xml:"errors,attr"`
+	Time       string          `xml:"time,attr,omitempty"`
+	Timestamp  string          `xml:"timestamp,attr,omitempty"`
+	Host       string          `xml:"hostname,attr,omitempty"`
 	Properties []junitProperty `xml:"properties>property"`
 	Cases      []junitCase     `xml:"testcase"`
 }
@@ -49,11 +54,17 @@ type junitReason struct {
 // clause. Violated is a failure; inconclusive is an error, so that a CI that
 // reads only this file does not take missing evidence for a pass.
 func JUnit(w io.Writer, r *Report) error {
-	out := junitSuites{Name: "lockstep"}
+	out := junitSuites{Name: "lockstep", Time: seconds(r.Seconds)}
 	for i := range r.Contracts {
-		s := suite(&r.Contracts[i], &r.Environment)
+		s := suite(&r.Contracts[i], r)
 		out.Tests += s.Tests
 		out.Failures += s.Failures
+		out.Errors += s.Errors
+		out.Suites = append(out.Suites, s)
+	}
+	if len(r.LeftOut) > 0 {
+		s := leftOut(r)
+		out.Tests += s.Tests
 		out.Errors += s.Errors
 		out.Suites = append(out.Suites, s)
 	}
@@ -69,8 +80,24 @@ func JUnit(w io.Writer, r *Report) error {
 	return err
 }
 
-func suite(c *Contract, e *Environment) junitSuite {
-	s := junitSuite{Name: c.ID, Tests: len(c.Clauses), Properties: properties(e)}
+// leftOut is a suite of the recorded runs that nothing was made of.
+func leftOut(r *Report) junitSuite {
+	s := junitSuite{Name: "left out", Tests: len(r.LeftOut), Errors: len(r.LeftOut), Properties: properties(&r.Environment)}
+	for _, x := range r.LeftOut {
+		s.Cases = append(s.Cases, junitCase{Class: s.Name, Name: x, Error: &junitReason{Type: contract.Inconclusive.String(), Message: x}})
+	}
+	return s
+}
+
+func suite(c *Contract, r *Report) junitSuite {
+	e := &r.Environment
+	s := junitSuite{Name: c.ID, Tests: len(c.Clauses), Time: seconds(c.Seconds), Timestamp: e.Date, Host: e.Host, Properties: properties(e)}
+	if r.Cause != nil {
+		s.Properties = append(s.Properties, junitProperty{"cause", r.Cause.Clause + ": " + r.Cause.headline()})
+	}
+	for _, w := range r.Controls {
+		s.Properties = append(s.Properties, junitProperty{"control", w.says()})
+	}
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
 		jc := junitCase{Class: c.ID, Name: cl.ID + " " + cl.Says}
@@ -94,13 +121,30 @@ func properties(e *Environment) []junitProperty {
 	for _, p := range []junitProperty{
 		{"version", e.Version}, {"go", e.Go}, {"platform", e.OS + "/" + e.Arch}, {"cpu", e.CPU}, {"backend", e.Backend},
 		{"arithmetic", fmt.Sprint(e.Arithmetic)}, {"text_hash", e.TextHash}, {"plans", strings.Join(e.Plans, " ")},
-		{"histories", e.Histories},
+		{"histories", e.Histories}, {"commit", e.Commit}, {"host", e.Host}, {"date", e.Date}, {"command", e.Command},
+		{"level", number(e.Depth)}, {"seed", number(e.Seed)},
 	} {
 		if p.Value != "" {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// number writes n, nothing where it is unknown.
+func number[T int | uint64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// seconds writes a time as JUnit does, nothing where none was taken.
+func seconds(s float64) string {
+	if s == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(s, 'f', 3, 64)
 }
 
 // headline is the one line that a CI page shows.

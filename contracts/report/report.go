@@ -18,14 +18,22 @@ const Schema = "lockstep/report/v1"
 // Report is the outcome of a verification or, where SelfTest is set, of running
 // the contracts' mutants.
 type Report struct {
-	Schema      string           `json:"schema"`
-	Verdict     contract.Verdict `json:"verdict"`
-	SelfTest    bool             `json:"self_test,omitempty"`
-	Environment Environment      `json:"environment"`
-	Contracts   []Contract       `json:"contracts"`
+	Schema   string           `json:"schema"`
+	Verdict  contract.Verdict `json:"verdict"`
+	SelfTest bool             `json:"self_test,omitempty"`
+	// Cause is the most likely one of a violation, as Explain finds it.
+	Cause *Cause `json:"cause,omitempty"`
+	// Controls are those that are wrong themselves.
+	Controls    []Control   `json:"controls,omitempty"`
+	Environment Environment `json:"environment"`
+	Contracts   []Contract  `json:"contracts"`
+	Seconds     float64     `json:"seconds,omitempty"` // from begin to end
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
+	// LeftOut names recorded runs that nothing was made of although they are there to
+	// be judged: with one of them nothing is held.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // Contract is the outcome of one contract: the worst of its clauses.
@@ -34,6 +42,9 @@ type Contract struct {
 	Title   string           `json:"title"`
 	Verdict contract.Verdict `json:"verdict"`
 	Clauses []Clause         `json:"clauses"`
+	// Seconds is the time of its runs, one after the other, and of judging them; a
+	// run that several contracts share counts for the first.
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 // Clause is the outcome of one clause over all its cases.
@@ -48,8 +59,9 @@ type Clause struct {
 	Expected int `json:"expected"`
 	// MaxRatio is the largest observed / bound; 0 where nothing was bounded.
 	MaxRatio trace.Float `json:"max_ratio,omitempty"`
-	// Found counts all violations; Findings holds the first ones.
+	// Found counts all violations, in Cases; Findings holds the first of each kind.
 	Found    int                `json:"found"`
+	Cases    []string           `json:"cases,omitempty"`
 	Findings []contract.Finding `json:"findings"`
 	Doubts   []string           `json:"doubts,omitempty"`
 	Mutants  []Mutant           `json:"mutants,omitempty"`
@@ -101,6 +113,15 @@ func (r *Report) settle() {
 		c.Verdict = worst(c.Clauses, func(cl Clause) contract.Verdict { return cl.Verdict })
 	}
 	r.Verdict = worst(r.Contracts, func(c Contract) contract.Verdict { return c.Verdict })
+	if len(r.LeftOut) > 0 {
+		r.Verdict = r.Verdict.Worse(contract.Inconclusive)
+	}
+}
+
+// LeaveOut names recorded runs that nothing was made of.
+func (r *Report) LeaveOut(runs ...string) {
+	r.LeftOut = append(r.LeftOut, runs...)
+	r.settle()
 }
 
 // worst is the worst verdict of parts; none are no evidence.
@@ -124,7 +145,7 @@ func Summary(c *contract.Contract, results []contract.Result) Contract {
 		out.Clauses = append(out.Clauses, Clause{
 			ID: r.Clause.ID, Says: r.Clause.Says, Class: r.Clause.Class,
 			Verdict: r.Verdict(), Saw: r.Saw, Expected: r.Expected, MaxRatio: trace.Float(r.MaxRatio),
-			Found: r.Total, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
+			Found: r.Total, Cases: r.Cases, Findings: append([]contract.Finding{}, r.Findings...), Doubts: distinct(r.Doubts),
 		})
 	}
 	return out
@@ -146,21 +167,26 @@ func distinct(in []string) []string {
 func (r *Report) Add(o *Report) {
 	r.Environment.Repetitions = max(1, r.Environment.Repetitions) + max(1, o.Environment.Repetitions)
 	r.Notes = distinct(append(r.Notes, o.Notes...))
+	r.LeftOut = distinct(append(r.LeftOut, o.LeftOut...))
 	for _, oc := range o.Contracts {
 		i := slices.IndexFunc(r.Contracts, func(c Contract) bool { return c.ID == oc.ID })
 		if i < 0 {
 			r.Contracts = append(r.Contracts, oc)
 			continue
 		}
+		r.Contracts[i].Seconds += oc.Seconds
 		for j := range min(len(r.Contracts[i].Clauses), len(oc.Clauses)) {
 			r.Contracts[i].Clauses[j].add(oc.Clauses[j])
 		}
 	}
+	for _, c := range o.Controls {
+		r.blame(c)
+	}
 	r.settle()
+	if r.Cause != nil || o.Cause != nil {
+		r.Explain()
+	}
 }
-
-// keptFindings bounds the findings of a clause over repetitions.
-const keptFindings = 32
 
 func (c *Clause) add(o Clause) {
 	c.Verdict = c.Verdict.Worse(o.Verdict)
@@ -168,7 +194,7 @@ func (c *Clause) add(o Clause) {
 	c.Expected += o.Expected
 	c.MaxRatio = max(c.MaxRatio, o.MaxRatio)
 	c.Found += o.Found
-	room := max(0, keptFindings-len(c.Findings))
-	c.Findings = append(c.Findings, o.Findings[:min(room, len(o.Findings))]...)
+	c.Findings = contract.Join(c.Findings, o.Findings)
+	c.Cases = distinct(append(c.Cases, o.Cases...))
 	c.Doubts = distinct(append(c.Doubts, o.Doubts...))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -30,10 +31,11 @@ func sample() *Report {
 	}
 	held := Clause{ID: "C-ABC-001.1", Says: "replicas start bit-equal", Class: contract.Exact, Verdict: contract.Held, Saw: 96, Expected: 96}
 	violated := Clause{ID: "C-ABC-001.2", Says: "every gradient enters one sum", Class: contract.Integer, Verdict: contract.Violated,
-		Saw: 7, Expected: 8, Found: 5, Doubts: []string{"case nano dp=2: saw 7 of 8"}, Findings: []contract.Finding{
-			{Case: "nano dp=2", Rank: 1, Step: 2, Tensor: "model.norm.weight", Index: 17, Got: "0x3f800001 (1.0000001)",
-				Want: "0x3f800000 (1)", Message: "replicas differ", Reproduce: "verify --contract C-ABC-001 --plan dp=2"},
-			{Case: "odd dp=2", Rank: -1, Step: -1, Index: -1, Message: `no reduction of "embed" <at all> & never`},
+		Saw: 7, Expected: 8, Found: 5, Cases: []string{"nano dp=2", "odd dp=2"}, Doubts: []string{"case nano dp=2: saw 7 of 8"}, Findings: []contract.Finding{
+			{Case: "nano dp=2", Rank: 1, Place: "dp 1, pp 0, tp 0", Step: 2, Phase: contract.Update, Tensor: "model.norm.weight", Index: 17,
+				Got: "0x3f800001 (1.0000001)", Want: "0x3f800000 (1)", Ratio: 1.0000001192092896, NormRatio: 2, Like: "equal to what rank 1 had at the start",
+				Message: "replicas differ", More: 1, Ranks: []int{1, 2}, Reproduce: "verify --contract C-ABC-001 --plan dp=2"},
+			{Case: "odd dp=2", Rank: -1, Step: 2, Phase: contract.Publication, Index: -1, Message: `no reduction of "embed" <at all> & never`, Against: contract.Control},
 		}}
 	bound := Clause{ID: "C-ABC-001.3", Says: "gradients lie within the bound", Class: contract.Bound, Verdict: contract.Inconclusive,
 		Saw: 3, Expected: 9, MaxRatio: 0.03125, Doubts: []string{"no history of the control run"}}
@@ -46,6 +48,7 @@ func sample() *Report {
 			Verdict: contract.Held, Saw: 1, Expected: 1}}},
 	})
 	r.Notes = []string{"nano dp=2, test run: ended early: rank 1 lost"}
+	r.Explain()
 	return r
 }
 
@@ -173,7 +176,7 @@ func TestRepetitionsAddUp(t *testing.T) {
 	sum.Add(sample())
 	sum.Add(sample())
 	cl := sum.Contracts[0].Clauses[1]
-	if sum.Environment.Repetitions != 3 || cl.Saw != 21 || cl.Expected != 24 || cl.Found != 15 || len(cl.Findings) != 4 {
+	if sum.Environment.Repetitions != 3 || cl.Saw != 21 || cl.Expected != 24 || cl.Found != 15 || len(cl.Findings) != 2 {
 		t.Errorf("after three repetitions: %d, %+v", sum.Environment.Repetitions, cl)
 	}
 	if cl.Verdict != contract.Violated || sum.Verdict != contract.Violated {
@@ -182,8 +185,8 @@ func TestRepetitionsAddUp(t *testing.T) {
 	for range 40 {
 		sum.Add(sample())
 	}
-	if n := len(sum.Contracts[0].Clauses[1].Findings); n != keptFindings {
-		t.Errorf("%d findings kept, want %d", n, keptFindings)
+	if f := sum.Contracts[0].Clauses[1].Findings; len(f) != 2 || f[0].More != 83 || f[1].More != 41 {
+		t.Errorf("%+v kept, want two kinds, each with how often it was found", f)
 	}
 }
 
@@ -273,5 +276,61 @@ func TestModelNameOfProcessors(t *testing.T) {
 		if got := modelName(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestOneBugIsOnePage: a bug that violates many clauses in many ways has a page, with
+// the earliest finding of all first, whatever contract found it.
+func TestOneBugIsOnePage(t *testing.T) {
+	var all []Contract
+	for i := range 12 {
+		c := Contract{ID: fmt.Sprintf("C-X-%03d", i), Title: "title"}
+		for j := range 6 {
+			cl := Clause{ID: fmt.Sprintf("%s.%d", c.ID, j+1), Says: "it is so", Class: contract.Exact, Verdict: contract.Held, Saw: 1, Expected: 1}
+			if i < 7 && j < 3 {
+				cl.Verdict, cl.Found, cl.Cases = contract.Violated, 800, []string{"a", fmt.Sprint(i)}
+				for k := range 8 {
+					cl.Findings = append(cl.Findings, contract.Finding{Case: "a", Rank: k, Step: 10 - i, Phase: contract.Phase(10 - j), Index: -1,
+						Tensor: "w", Got: strings.Repeat("0", 40), Want: strings.Repeat("1", 40), Message: fmt.Sprintf("%c is another", 'a'+k)})
+				}
+			}
+			c.Clauses = append(c.Clauses, cl)
+		}
+		all = append(all, c)
+	}
+	r := New(Environment{Version: "v0.1.0", Cores: 2}, all)
+	r.Explain()
+	if c := r.Cause; c == nil || c.Clause != "C-X-006.3" || c.Cases != 8 || c.Clauses != 20 || c.Finding.Rank != 0 {
+		t.Errorf("cause %+v", c)
+	}
+	var b bytes.Buffer
+	if err := Text(&b, r, TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "\n"); n > 55 || !strings.HasPrefix(b.String(), "lockstep verification: violated\n  cause    norm: rank 0 w\n") {
+		t.Errorf("%d lines:\n%s", n, b.String())
+	}
+}
+
+// TestWrongControls: what differs from a control that is wrong itself is no cause
+// where there is another.
+func TestWrongControls(t *testing.T) {
+	differs := contract.Finding{Case: "a", Rank: 1, Index: -1, Against: contract.Control, Phase: contract.Forward, Message: "differs from the control"}
+	late := contract.Finding{Case: "a", Rank: 0, Step: 5, Index: -1, Of: contract.Control, Phase: contract.Update, Message: "is not the formula's"}
+	clause := func(id string, f contract.Finding) Clause {
+		return Clause{ID: id, Says: "it is so", Class: contract.Exact, Verdict: contract.Violated, Found: 1, Findings: []contract.Finding{f}}
+	}
+	r := New(Environment{}, []Contract{{ID: "C-A-001", Title: "a", Clauses: []Clause{clause("C-A-001.1", differs), clause("C-A-001.2", late)}}})
+	if r.Explain(); r.Cause.Clause != "C-A-001.2" || len(r.Controls) != 1 || r.Controls[0].Case != "a" {
+		t.Errorf("cause %+v, controls %+v", r.Cause, r.Controls)
+	}
+	r = New(Environment{}, []Contract{{ID: "C-A-001", Title: "a", Clauses: []Clause{clause("C-A-001.1", differs)}}})
+	if r.Explain(); r.Cause.Clause != "C-A-001.1" || len(r.Controls) != 0 {
+		t.Errorf("cause %+v, controls %+v", r.Cause, r.Controls)
+	}
+	late.Case = "b"
+	r.Blame(Control{Case: "a", Plan: "dp=1", Clause: "C-M-001.1", Finding: &late})
+	if r.Cause.Clause != "C-M-001.1" || r.Cause.Clauses != 1 {
+		t.Errorf("cause %+v", r.Cause)
 	}
 }

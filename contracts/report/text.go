@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // TextOptions change how Text writes.
@@ -18,24 +20,29 @@ type TextOptions struct {
 	Color bool
 }
 
-// Text writes r for people: where it was made, a line per contract, a line per
-// clause, and under each clause what was found and how to see it again; doubts
-// that are those of a clause above only refer to it. The last line says what to
-// do next.
+// Text writes r for people: the cause of a violation, where it was made, a line per
+// contract, a line per clause, and under each clause what was found and how to see it
+// again; doubts that are those of a clause above only refer to it. A report of
+// violations that would be longer than a page has a line for each clause that is not
+// held. The last line says what to do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
 	t := &textWriter{o: o}
+	if r.Seconds > 0 {
+		t.took = brief(r.Seconds)
+	}
 	what := "verification"
 	if r.SelfTest {
 		what = "self-test"
 	}
 	t.linef("lockstep %s: %s", what, t.verdict(r.Verdict, 0))
+	t.cause(r)
 	t.linef("")
 	t.environment(&r.Environment)
-	for i := range r.Contracts {
-		t.linef("")
-		t.contract(&r.Contracts[i], r.SelfTest)
-	}
+	t.contracts(r)
 	t.linef("")
+	for _, x := range r.LeftOut {
+		t.linef("left out: %s", x)
+	}
 	for _, n := range r.Notes {
 		t.linef("note: %s", n)
 	}
@@ -45,24 +52,38 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 }
 
 type textWriter struct {
-	o   TextOptions
-	buf bytes.Buffer
+	o          TextOptions
+	buf        bytes.Buffer
+	took       string // by the whole report; empty where unknown
+	reproduced string // the last line that reproduces a finding
 }
 
-// linef writes one line without blanks at its end.
+// linef writes one line without blanks at its end. What text among the arguments
+// comes from histories is escaped.
 func (t *textWriter) linef(format string, args ...any) {
+	for i, a := range args {
+		switch s := a.(type) {
+		case painted:
+			args[i] = string(s)
+		case string:
+			args[i] = names.Printable(s)
+		}
+	}
 	t.buf.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 }
 
 // verdict is the verdict's word, padded to width, coloured where asked.
-func (t *textWriter) verdict(v contract.Verdict, width int) string {
+func (t *textWriter) verdict(v contract.Verdict, width int) painted {
 	s := fmt.Sprintf("%-*s", width, v)
 	if !t.o.Color {
-		return s
+		return painted(s)
 	}
 	code := map[contract.Verdict]string{contract.Held: "32", contract.Violated: "31", contract.Inconclusive: "33"}[v]
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return painted("\x1b[" + code + "m" + s + "\x1b[0m")
 }
+
+// painted is text with the escapes of colours.
+type painted string
 
 func (t *textWriter) environment(e *Environment) {
 	row := func(name, value string) {
@@ -70,12 +91,10 @@ func (t *textWriter) environment(e *Environment) {
 			t.linef("  %-9s  %s", name, value)
 		}
 	}
-	build := fmt.Sprintf("%s, %s, %s/%s", e.Version, e.Go, e.OS, e.Arch)
-	if e.Level != "" {
-		build += " " + e.Level
-	}
-	row("version", build)
+	row("version", e.Build())
 	row("machine", fmt.Sprintf("%s, %d cores", cmp.Or(e.CPU, "unknown processor"), e.Cores))
+	row("made", t.made(e))
+	row("command", e.Command)
 	row("histories", e.Histories)
 	if e.Backend != "" {
 		row("backend", fmt.Sprintf("%s, canonical arithmetic %d", e.Backend, e.Arithmetic))
@@ -90,8 +109,34 @@ func (t *textWriter) environment(e *Environment) {
 	}
 }
 
+// made says when, where, how thoroughly and in what time the report was made.
+func (t *textWriter) made(e *Environment) string {
+	var parts []string
+	for _, p := range []struct{ what, value string }{{"", e.Date}, {"on ", e.Host}, {"in ", t.took}, {"at level ", number(e.Depth)}, {"from seed ", number(e.Seed)}} {
+		if p.value != "" {
+			parts = append(parts, p.what+p.value)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// brief writes a time for people.
+func brief(seconds float64) string {
+	switch {
+	case seconds < 10:
+		return fmt.Sprintf("%.2f s", seconds)
+	case seconds < 100:
+		return fmt.Sprintf("%.1f s", seconds)
+	}
+	return (time.Duration(seconds) * time.Second).String()
+}
+
 func (t *textWriter) contract(c *Contract, selfTest bool) {
-	t.linef("%s  %s  %s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title)
+	took := ""
+	if c.Seconds > 0 {
+		took = fmt.Sprintf("  (%s)", brief(c.Seconds))
+	}
+	t.linef("%s  %s  %s%s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title, took)
 	unit := "saw"
 	if selfTest {
 		unit = "caught"
@@ -129,7 +174,7 @@ func (t *textWriter) clause(c *Clause, told map[string]string) {
 	for i := range c.Findings {
 		t.finding(&c.Findings[i])
 	}
-	if n := c.Found - len(c.Findings); n > 0 {
+	if n := c.beyond(); n > 0 {
 		t.linef("        and %d more findings", n)
 	}
 	if c.Verdict == contract.Violated {
@@ -168,22 +213,28 @@ func (c *Clause) shortage() string {
 
 func (t *textWriter) finding(f *contract.Finding) {
 	t.linef("        %s: %s", Place(f), f.Message)
-	if f.Got != "" || f.Want != "" {
-		t.linef("            got   %s", f.Got)
-		t.linef("            want  %s", f.Want)
+	for _, line := range values(f) {
+		t.linef("            %s", line)
 	}
 	if f.Bound != "" {
 		t.linef("            bound %s", f.Bound)
 	}
-	if f.Reproduce != "" {
+	if f.More > 0 {
+		t.linef("            %s", more(f))
+	}
+	if f.Reproduce != "" && f.Reproduce != t.reproduced {
 		t.linef("            reproduce: %s", f.Reproduce)
 	}
+	t.reproduced = f.Reproduce
 }
 
 // Place says where a finding was made: case, rank, step, tensor and element, as
 // far as known.
 func Place(f *contract.Finding) string {
 	s := f.Case
+	if f.Of != "" {
+		s += fmt.Sprintf(", %s run", f.Of)
+	}
 	if f.Rank >= 0 {
 		s += fmt.Sprintf(", rank %d", f.Rank)
 	}
@@ -193,10 +244,7 @@ func Place(f *contract.Finding) string {
 		s += ", before step 0"
 	}
 	if f.Tensor != "" {
-		s += ", " + f.Tensor
-		if f.Index >= 0 {
-			s += fmt.Sprintf("[%d]", f.Index)
-		}
+		s += ", " + element(f)
 	}
 	return s
 }
@@ -230,15 +278,19 @@ func (r *Report) next() string {
 			continue
 		}
 		switch {
+		case r.SelfTest && r.Verdict == contract.Inconclusive:
+			return "Next: run the mutants that were not run; until then this proves nothing."
 		case r.SelfTest && r.Verdict != contract.Held:
 			return "Next: a mutant was not caught, so trust no \"held\" of that clause; see the lines above."
 		case r.Verdict == contract.Violated:
-			return "Next: run the first reproduce line, and see verify --explain " + c.ID + "."
+			return "Next: run the repeat line, and see verify --explain " + c.ID + "."
 		case r.Verdict == contract.Inconclusive:
 			return "Next: supply what the lines after \"why\" miss; this is not a pass."
 		}
 	}
 	switch {
+	case len(r.LeftOut) > 0:
+		return "Next: take what is left out elsewhere, or judge it by what knows it; this is not a pass."
 	case r.Verdict != contract.Held:
 		return "Next: name a contract; verify --list shows them."
 	case r.SelfTest:
@@ -260,6 +312,6 @@ func planList(plans []string) string {
 		model, _, _ := strings.Cut(p, ":")
 		models[model] = true
 	}
-	names := slices.Sorted(maps.Keys(models))
-	return fmt.Sprintf("%d of %s; --format json lists them", len(plans), strings.Join(names, ", "))
+	sorted := slices.Sorted(maps.Keys(models))
+	return fmt.Sprintf("%d of %s; --format json lists them", len(plans), strings.Join(sorted, ", "))
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// Preset is the named configuration for verification, with the options' seed
+// Preset is the configuration of a name for verification, with the options' seed
 // and text, and their steps or the given ones: everything is recorded, and a
 // difference between replicas does not end the run.
 func Preset(name string, o Options, steps int) (spec.Config, error) {
-	cfg, err := spec.Preset(name)
+	cfg, err := o.Base(name)
 	if err != nil {
 		return cfg, err
 	}

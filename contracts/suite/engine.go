@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // Engine makes the histories of runs: those of equal keys once, side by side
@@ -27,6 +27,9 @@ type Engine struct {
 	Parts launch.Parts
 	// Text opens a training text by the name that a configuration gives.
 	Text func(name string) (data.Text, error)
+	// Texts gives clauses the bytes of a text that runs train on, read by other code
+	// than Text; nil gives them Text's.
+	Texts contract.Texts
 	// Width is how many runs Run has go on at a time; 0 is one.
 	Width int
 	// Memory is how many bytes the runs that go on at a time may use together; 0 is
@@ -35,10 +38,12 @@ type Engine struct {
 	// Patience, unless zero, bounds the parts' deadline in broken runs: in some a
 	// rank waits for a peer that does not come.
 	Patience time.Duration
-	// Progress is told what runs next; nil for none. It may be called concurrently.
-	Progress func(what string)
+	// Progress is told what happens: how far Run is and which run takes longest; nil
+	// for none. It may be called concurrently.
+	Progress func(Progress)
 
 	mu    sync.Mutex
+	watch watch
 	jobs  map[string]*job     // by key
 	room  *semaphore.Weighted // what is left of Memory
 	alone sync.RWMutex        // held for writing by a run that must be alone, for reading by others
@@ -50,9 +55,13 @@ type job struct {
 	run      Run
 	patience time.Duration
 
+	counted bool // among those that progress expects
 	once    sync.Once
+	took    time.Duration  // from the begin of the run itself
 	history *trace.History // after an error, what was recorded up to it
 	err     error
+	done    bool // the run has ended
+	cut     bool // by the end of the context, not by itself
 }
 
 // job is the one that makes a run's history.
@@ -100,12 +109,16 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 	})
 	var running errgroup.Group
 	running.SetLimit(max(1, e.Width))
+	e.expect(all)
 	for _, j := range all {
 		if ctx.Err() != nil {
 			break
 		}
 		running.Go(func() error {
-			j.once.Do(func() { j.history, j.err = e.make(ctx, j) })
+			j.once.Do(func() {
+				j.history, j.err = e.make(ctx, j)
+				j.done, j.cut = true, j.err != nil && ctx.Err() != nil
+			})
 			return nil // what ends a run is the job's
 		})
 	}
@@ -115,6 +128,9 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 
 // texts gives clauses the bytes of the texts that runs train on.
 func (e *Engine) texts(name string) ([]byte, error) {
+	if e.Texts != nil {
+		return e.Texts(name)
+	}
 	if e.Text == nil {
 		return nil, fmt.Errorf("text %s: none can be opened here", name)
 	}
@@ -129,11 +145,7 @@ func (e *Engine) Make(ctx context.Context, r Run) (*trace.History, error) {
 
 // make makes the history of a job. A panic of a run's own code is its error.
 func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer guard.Into(&err)
 	if j.run.Alone {
 		e.alone.Lock()
 		defer e.alone.Unlock()
@@ -146,9 +158,8 @@ func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error)
 		return nil, err
 	}
 	defer release()
-	if e.Progress != nil && j.label != "" {
-		e.Progress(j.label)
-	}
+	end := e.begin(j)
+	defer end()
 	env := Env{Parts: e.Parts, Text: e.Text}
 	if d := env.Parts.Deadline; j.patience > 0 && (d == 0 || d > j.patience) {
 		env.Parts.Deadline = j.patience

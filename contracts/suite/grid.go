@@ -51,8 +51,7 @@ type Grid struct {
 	Named func(config string, level int) Fixture
 	// Prepare changes every configuration before its fixture does; nil for nothing.
 	Prepare func(o Options, cfg *spec.Config)
-	// Exact leaves out plans that do not promise the single worker's bits. Where none
-	// is left of those that were asked for, the default ones remain.
+	// Exact leaves out plans that do not promise the single worker's bits.
 	Exact bool
 	// With lists the cases that a plan which was asked for takes part in; nil is the plan
 	// alone. It is for exact grids.
@@ -63,13 +62,27 @@ type Grid struct {
 	Clauses []string
 }
 
-// Cases makes the cases of options.
+// Cases makes the cases of options: those of their level and, by name, what the
+// levels below have besides. Where two levels have one, it is the higher one's.
 func (g *Grid) Cases(o Options) []Case {
 	if g.Exact && Foreign(o) {
 		return nil
 	}
+	out := g.at(o, o.Level)
+	for level := o.Level - 1; level > 0; level-- {
+		for _, c := range g.at(o, level) {
+			if !slices.ContainsFunc(out, func(has Case) bool { return has.Name == c.Name }) {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// at makes the cases of the fixtures of a level.
+func (g *Grid) at(o Options, level int) []Case {
 	var out []Case
-	for _, f := range g.choose(o) {
+	for _, f := range g.choose(o, level) {
 		cfg, err := Preset(f.Config, o, f.Steps)
 		if err != nil {
 			return []Case{Broken("options", err)}
@@ -138,10 +151,10 @@ func (g *Grid) on(cfg spec.Config, plans []string) ([]spec.Config, error) {
 
 // choose applies the options' configuration and plans. Plans without a
 // configuration run on those of level 1, larger ones only on their own.
-func (g *Grid) choose(o Options) []Fixture {
-	all := g.Fixtures(o.Level)
+func (g *Grid) choose(o Options, level int) []Fixture {
+	all := g.Fixtures(level)
 	if o.Config != "" {
-		all = []Fixture{g.Named(o.Config, o.Level)}
+		all = []Fixture{g.Named(o.Config, level)}
 	}
 	if len(o.Plans) == 0 {
 		return all
@@ -154,16 +167,13 @@ func (g *Grid) choose(o Options) []Fixture {
 			asked = append(asked, f)
 		}
 	}
-	if len(asked) == 0 && g.Exact {
-		return all
-	}
 	return asked
 }
 
 // asked lists what was asked for and runs on a fixture.
 func (g *Grid) asked(o Options, f Fixture) []string {
 	if g.Exact {
-		cfg, err := spec.Preset(f.Config)
+		cfg, err := o.Base(f.Config)
 		if err != nil {
 			return nil
 		}
@@ -180,16 +190,16 @@ func (g *Grid) asked(o Options, f Fixture) []string {
 		return out
 	}
 	small := slices.ContainsFunc(g.Fixtures(1), func(s Fixture) bool { return s.Config == f.Config })
-	if o.Config != "" || f.Change == nil && small && fit(f.Config, o.Plans) {
+	if o.Config != "" || f.Change == nil && small && fit(o, f.Config) {
 		return o.Plans
 	}
 	return nil
 }
 
-// fit reports whether all plans can run on a named configuration.
-func fit(config string, plans []string) bool {
-	cfg, err := spec.Preset(config)
-	all, perr := Plans(plans)
+// fit reports whether all plans of options can run on a configuration.
+func fit(o Options, config string) bool {
+	cfg, err := o.Base(config)
+	all, perr := Plans(o.Plans)
 	return err == nil && perr == nil &&
 		!slices.ContainsFunc(all, func(p plan.Plan) bool { return p.Validate(cfg.Model, cfg.Sequences) != nil })
 }

@@ -22,7 +22,28 @@ type Suite struct {
 	Cases func(Options) []Case
 	// Mutants are broken runs; each names the clause that must catch it.
 	Mutants []Mutant
+	// Part says that clauses of the contract were left out, with what is about them
+	// alone.
+	Part bool
+	// Ignores are the options on which no case depends. Who asks for them does not
+	// ask for this contract.
+	Ignores []Option
 }
+
+// Option is an option that narrows or changes cases, named as its flag is.
+type Option string
+
+// The options that a contract may ignore.
+const (
+	PlanOption   Option = "plan"
+	ConfigOption Option = "config"
+	StepsOption  Option = "steps"
+	SeedOption   Option = "seed"
+	DataOption   Option = "data"
+)
+
+// Drilled are the options that drills ignore: they train nothing.
+func Drilled() []Option { return []Option{PlanOption, ConfigOption, StepsOption, DataOption} }
 
 // Find is the case of a name.
 func (s *Suite) Find(o Options, name string) (Case, bool) {
@@ -37,13 +58,25 @@ func (s *Suite) Find(o Options, name string) (Case, bool) {
 // Options narrow the cases of a contract; zero values mean the contract's own
 // choice.
 type Options struct {
-	Level   int
-	Plans   []string // plans to test, in plan.Parse's grammar
-	Config  string   // a named model configuration
+	Level  int
+	Plans  []string // plans to test, in plan.Parse's grammar
+	Config string   // a named model configuration, or what Own is called
+	// Own, where not nil, is the configuration that Config means.
+	Own     *spec.Config
 	Seed    uint64
 	Steps   int
 	Backend string
 	Text    data.Text // the training text of cases that are not golden
+}
+
+// Base is the configuration of a name: Own, or a named one.
+func (o *Options) Base(name string) (spec.Config, error) {
+	if o.Own == nil || name != o.Config {
+		return spec.Preset(name)
+	}
+	cfg := *o.Own
+	cfg.Blank = slices.Clone(cfg.Blank)
+	return cfg, cfg.Validate()
 }
 
 // Case is one thing to run and judge: named runs whose histories the clauses

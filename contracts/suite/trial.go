@@ -76,7 +76,7 @@ func (t *Trial) Err(role contract.Role) error { return t.jobs[role].err }
 
 // Evidence is what the case's runs recorded.
 func (t *Trial) Evidence(oracle contract.Oracle) contract.Evidence {
-	e := contract.Evidence{Case: t.Name, Histories: map[contract.Role]*trace.History{}, Clauses: t.Clauses, Oracle: oracle, Texts: t.engine.texts}
+	e := contract.Evidence{Case: t.Name, Histories: map[contract.Role]*trace.History{}, Clauses: t.Clauses, Oracle: oracle, Texts: t.engine.texts, Fresh: true}
 	for role := range t.jobs {
 		if h := t.History(role); h != nil {
 			e.Histories[role] = h
@@ -89,7 +89,7 @@ func (t *Trial) Evidence(oracle contract.Oracle) contract.Evidence {
 func (t *Trial) Failures() []string {
 	var out []string
 	for _, role := range t.Roles() {
-		if err := t.Err(role); err != nil {
+		if err := t.Err(role); err != nil && !t.jobs[role].cut {
 			line, _, _ := strings.Cut(err.Error(), "\n")
 			out = append(out, fmt.Sprintf("case %s: the %s run ended early: %s", t.Name, role, line))
 		}
@@ -97,11 +97,28 @@ func (t *Trial) Failures() []string {
 	return out
 }
 
-// Errors joins what ended runs of trials early, each run once.
+// Unfinished says which runs of the case were not begun, or were ended, when the
+// context of Engine.Run ended; nil where all were made. What such a run recorded is
+// no evidence of anything: whatever it lacks, it might have recorded.
+func (t *Trial) Unfinished() []string {
+	var out []string
+	for _, role := range t.Roles() {
+		switch j := t.jobs[role]; {
+		case !j.done:
+			out = append(out, fmt.Sprintf("case %s: the %s run was not begun", t.Name, role))
+		case j.cut:
+			out = append(out, fmt.Sprintf("case %s: the %s run was interrupted", t.Name, role))
+		}
+	}
+	return out
+}
+
+// Errors joins what ended runs of trials early, each run once, but for the end of
+// the context.
 func Errors(trials ...*Trial) error {
 	var errs []error
 	for _, j := range distinct(trials) {
-		if j.err != nil {
+		if j.err != nil && !j.cut {
 			errs = append(errs, fmt.Errorf("%s: %w", j.label, j.err))
 		}
 	}

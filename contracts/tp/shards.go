@@ -15,6 +15,7 @@ import (
 
 // shards is clause 3.
 func shards(p *contract.Pass, c *compare.Comparison) {
+	c.Test.Apart(p)
 	for _, t := range c.Test.Params {
 		tiled(p, c, t.Name)
 	}
@@ -55,8 +56,8 @@ func vocabulary(p *contract.Pass, c *compare.Comparison) {
 	for _, h := range c.Held[model.EmbedName] {
 		lo := shard.Part{Index: h.At.TP * per, Size: m.Groups.Tensor}.Of(m.Vocab).Lo
 		hi := shard.Part{Index: (h.At.TP+1)*per - 1, Size: m.Groups.Tensor}.Of(m.Vocab).Hi
-		e, ok := c.Test.Digest(h.Rank, -1, trace.Weight, model.EmbedName, 0)
-		contract.Compare(p.At(h.Rank, -1).Of(model.EmbedName), ok, e.Count, int64(hi-lo)*int64(m.Hidden),
+		e, ok := c.Test.Digest(h.Rank, c.Test.First-1, trace.Weight, model.EmbedName, 0)
+		contract.Compare(p.At(h.Rank, c.Test.First-1).Of(model.EmbedName), ok, e.Count, int64(hi-lo)*int64(m.Hidden),
 			"rank %d holds another part of the vocabulary than rows [%d,%d)", h.Rank, lo, hi)
 	}
 }
@@ -120,7 +121,7 @@ func (m *match) kvHeads() {
 // copies of one head where there are fewer of them than ranks.
 func copies(p *contract.Pass, c *compare.Comparison, name string) {
 	m, size := c.Test.Config.Model, c.Test.Config.Plan.TP
-	all := c.Test.Copies(c.Held[name], -1, trace.Weight, 0)
+	all := c.Test.Copies(c.Held[name], c.Test.First-1, trace.Weight, 0)
 	p.Expect(c.Expected(trace.Weight, name))
 	p.Saw(len(all))
 	for _, x := range all {
@@ -128,7 +129,7 @@ func copies(p *contract.Pass, c *compare.Comparison, name string) {
 		heads := shard.Range{Lo: first * m.KVHeads / m.Heads, Hi: last*m.KVHeads/m.Heads + 1}
 		width := int64(x.Param.Rows*x.Param.Cols) / int64(m.KVHeads)
 		if want := int64(heads.Len()) * width; x.Event.Count != want {
-			p.At(x.Rank, -1).Of(name).Report(x.Event.Count, want,
+			p.At(x.Rank, c.Test.First-1).Of(name).Report(x.Event.Count, want,
 				"rank %d holds other KV heads than [%d,%d) of %d", x.Rank, heads.Lo, heads.Hi, m.KVHeads)
 		}
 	}

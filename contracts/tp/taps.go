@@ -101,7 +101,7 @@ func (m *match) backward() {
 // compare judges taps of every micro-batch, in the steps in which they must be
 // equal.
 func (m *match) compare(units []tapped) {
-	for step := range m.Equal {
+	for step := m.Test.First; step < m.Equal; step++ {
 		for w := range m.Test.Workers {
 			for place := range m.Test.PerWorker() {
 				for _, u := range units {
@@ -114,26 +114,31 @@ func (m *match) compare(units []tapped) {
 	}
 }
 
+// dense is the rank of a tap of the control in a comparison.
+const dense = -1
+
 // one judges one activation: the slices of the tensor-parallel ranks against the
 // dense one, or, where that cannot be, copies of a slice against the first.
 func (m *match) one(k tap) {
 	tp := m.Test.Config.Plan.TP
 	m.p.Expect(tp)
-	got, dense := m.test[k], m.dense[k]
-	if len(dense) != 1 {
+	got, whole := m.test[k], m.dense[k]
+	if len(whole) != 1 {
 		return
 	}
 	m.p.Saw(min(tp, len(got)))
-	want, columns, reported := dense[0], byColumns(got), false
+	evidence.Lost(m.p, k.step, k.name, whole[0])
+	want, columns, reported := whole[0], byColumns(got), false
+	want.Rank = dense
 	for _, copies := range columns {
 		ref := want
 		if copies[0].Lo != want.Lo || copies[0].Hi != want.Hi {
 			ref, copies = copies[0], copies[1:]
 		}
 		for _, e := range copies {
-			if *e.Digest != *ref.Digest || e.Digest.NonFinite > 0 {
+			if *e.Digest != *ref.Digest {
 				reported = true
-				m.report(k, e.Rank, *e.Digest, *ref.Digest,
+				m.report(k, e, ref,
 					fmt.Sprintf("columns [%d,%d) on rank %d differ from those of the dense model or of a copy", e.Lo, e.Hi, e.Rank))
 			}
 		}
@@ -142,14 +147,25 @@ func (m *match) one(k tap) {
 		return
 	}
 	if sum, gap := together(columns, want.Hi); gap != "" {
-		m.report(k, -1, nil, *want.Digest, gap)
+		m.report(k, trace.Event{Rank: -1}, want, gap)
 	} else if sum != *want.Digest {
-		m.report(k, -1, sum, *want.Digest, "the columns of all ranks together are not the dense ones")
+		m.report(k, trace.Event{Rank: -1, Digest: &sum}, want, "the columns of all ranks together are not the dense ones")
 	}
 }
 
-func (m *match) report(k tap, rank int, got any, want kernels.Digest, message string) {
-	m.p.At(rank, k.step).Of(k.unit+" "+k.name).Report(got, want,
+// report adds a finding about a tap. That a slice is not the dense one says nothing of
+// which is wrong; copies of one slice must be equal.
+func (m *match) report(k tap, got, want trace.Event, message string) {
+	phase, order := m.Test.Moment(trace.Event{Kind: trace.KindTap, Step: k.step, What: k.what, Unit: k.unit})
+	at := m.p.At(got.Rank, k.step).Of(k.unit+" "+k.name).In(phase, order)
+	if want.Rank == dense {
+		at = at.Against(contract.Control)
+	}
+	var found any
+	if got.Digest != nil {
+		found = *got.Digest
+	}
+	at.Report(found, *want.Digest,
 		"%s %s of %s, logical worker %d, micro-batch %d: %s", k.what, k.name, k.unit, k.worker, k.place, message)
 }
 

@@ -15,10 +15,11 @@ import (
 // sums assigns a rank's all-reduces of a group to the passes that they were part
 // of: a unit's operations since its last phase belong to its next. Passes
 // without operations have an entry; operations without a pass are left out.
-// steps are those in which the rank recorded any: one without lacks the evidence,
-// one with some lacks the operation.
-func sums(r *evidence.Run, rank int, group names.Axis) (found map[evidence.Phase][]trace.Event, steps map[int]bool) {
-	found, steps = map[evidence.Phase][]trace.Event{}, map[int]bool{}
+// told says of a step whether the rank recorded any, or all of its operations: one
+// without lacks the evidence, one with them lacks the operation.
+func sums(r *evidence.Run, rank int, group names.Axis) (found map[evidence.Phase][]trace.Event, told func(step int) bool) {
+	steps := map[int]bool{}
+	found = map[evidence.Phase][]trace.Event{}
 	waiting := map[string][]trace.Event{}
 	for _, e := range r.Ranks[rank] {
 		switch {
@@ -33,7 +34,12 @@ func sums(r *evidence.Run, rank int, group names.Axis) (found map[evidence.Phase
 			delete(waiting, e.Unit)
 		}
 	}
-	return found, steps
+	return found, func(step int) bool {
+		if _, known := steps[step]; !known {
+			steps[step] = r.Told(rank, step, trace.KindComm)
+		}
+		return steps[step]
+	}
 }
 
 // kvRanks are the world ranks that hold the same KV heads as rank, where heads
@@ -102,13 +108,13 @@ func passes(r *evidence.Run, rank int) (out []evidence.Phase) {
 // reduced holds a rank's all-reduces of a group, which has the given ranks,
 // against the plan's, pass by pass.
 func reduced(p *contract.Pass, r *evidence.Run, rank int, group names.Axis, ranks []int) {
-	found, steps := sums(r, rank, group)
+	found, told := sums(r, rank, group)
 	rows := tokens(r, rank)
 	for _, k := range passes(r, rank) {
 		ops, ran := found[k]
 		n, known := rows[k.MicroBatch]
 		want := due(r, group, k, n)
-		if !p.Found(ran && known && (len(want) == 0 || steps[k.Step])) {
+		if !p.Found(ran && known && (len(want) == 0 || told(k.Step))) {
 			continue
 		}
 		var got []int64
@@ -116,7 +122,7 @@ func reduced(p *contract.Pass, r *evidence.Run, rank int, group names.Axis, rank
 			got = append(got, e.Count)
 		}
 		if !slices.Equal(got, want) {
-			p.At(rank, k.Step).Of(k.Unit).Report(got, want,
+			p.At(rank, k.Step).Of(k.Unit).In(r.Moment(trace.Event{Kind: trace.KindPhase, Step: k.Step, What: k.What, Unit: k.Unit})).Report(got, want,
 				"%s pass of %s, micro-batch %d: rank %d made %d all-reduces in group %s, the plan implies %d",
 				k.What, k.Unit, k.Micro, rank, len(got), group, len(want))
 		}
@@ -135,13 +141,13 @@ func bytes(p *contract.Pass, r *evidence.Run, group []int) {
 	first, layers := group[0], 0
 	sent, missing := map[evidence.MicroBatch]int64{}, map[evidence.MicroBatch]bool{}
 	for _, rank := range group {
-		found, steps := sums(r, rank, names.TP)
+		found, told := sums(r, rank, names.TP)
 		for _, k := range passes(r, rank) {
 			if !evidence.IsBlock(k.Unit) {
 				continue
 			}
 			ops, ran := found[k]
-			missing[k.MicroBatch] = missing[k.MicroBatch] || !ran || !steps[k.Step]
+			missing[k.MicroBatch] = missing[k.MicroBatch] || !ran || !told(k.Step)
 			for _, e := range ops {
 				sent[k.MicroBatch] += e.Bytes
 			}
@@ -151,7 +157,7 @@ func bytes(p *contract.Pass, r *evidence.Run, group []int) {
 		layers += part.Layers.Len()
 	}
 	rows := tokens(r, first)
-	p.Expect(r.Config.Steps * r.Config.Plan.MicroBatches)
+	p.Expect(r.Len() * r.Config.Plan.MicroBatches)
 	for _, k := range slices.SortedFunc(maps.Keys(rows), evidence.MicroBatch.Compare) {
 		if !missing[k] {
 			p.Saw(1)
@@ -169,7 +175,7 @@ func modelled(p *contract.Pass, r *evidence.Run, first int, k evidence.MicroBatc
 		return
 	}
 	if want := int64(cost.WireBytes()); got != want {
-		p.At(first, k.Step).Report(got, want, "the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, "+
+		p.At(first, k.Step).In(contract.Backward, 1).Report(got, want, "the blocks' all-reduces of micro-batch %d sent %d bytes in the group of rank %d, "+
 			"the cost model says %d (%d all-reduces of %d bytes)", k.Micro, got, first, want, cost.AllReduces(), cost.BytesPerAllReduce)
 	}
 }

@@ -22,7 +22,7 @@ func gathered(p *contract.Pass, r *evidence.Run) {
 			continue
 		}
 		for _, q := range x.params() {
-			for step := -1; step < r.Config.Steps; step++ {
+			for step := r.First - 1; step < r.Steps; step++ {
 				x.published(p, r, q, step)
 			}
 		}
@@ -34,7 +34,7 @@ func gathered(p *contract.Pass, r *evidence.Run) {
 func (x *part) published(p *contract.Pass, r *evidence.Run, q *model.Param, step int) {
 	got, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
 	want, has := r.Digest(x.group[0], step, trace.Weight, q.Name, 0)
-	if step >= 0 {
+	if step >= r.First {
 		want, has = total(r, x.group, step, trace.Updated, q.Name, 0)
 		has = has && want.Count == int64(q.Len())
 	}
@@ -46,7 +46,7 @@ func (x *part) published(p *contract.Pass, r *evidence.Run, q *model.Param, step
 // after the step before.
 func (x *part) uses(p *contract.Pass, r *evidence.Run) {
 	want := x.versions(r)
-	p.Expect(r.Config.Steps * x.passes(r))
+	p.Expect(r.Len() * x.passes(r))
 	for e := range r.Events(x.rank, trace.KindGather) {
 		w, ok := want[version{e.Unit, e.Step - 1}]
 		if !ok || e.What != names.Use || e.Digest == nil {
@@ -76,7 +76,7 @@ type version struct {
 func (x *part) versions(r *evidence.Run) map[version]trace.Event {
 	out := map[version]trace.Event{}
 	for _, unit := range x.layout.Units {
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := r.First - 1; step < r.Steps; step++ {
 			var sum trace.Event
 			complete := true
 			for _, i := range unit.Params {
@@ -115,7 +115,7 @@ func resting(p *contract.Pass, r *evidence.Run) {
 // whole checks that a rank holds all its weights after every step.
 func (x *part) whole(p *contract.Pass, r *evidence.Run) {
 	for _, q := range x.params() {
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := r.First - 1; step < r.Steps; step++ {
 			e, ok := r.Digest(x.rank, step, trace.Weight, q.Name, 0)
 			contract.Compare(p.At(x.rank, step).Of(q.Name), ok, e.Count, int64(q.Len()),
 				"rank %d holds %d elements of a weight: in stage %d weights stay whole", x.rank, e.Count, r.Config.Plan.Zero)
@@ -138,13 +138,13 @@ type follower struct {
 func follow(p *contract.Pass, r *evidence.Run, rank int, parts []*part) {
 	f := &follower{p: p, run: r, rank: rank, versions: map[version]trace.Event{}, alias: map[string]string{}, open: map[string]bool{}}
 	for _, x := range parts {
-		p.Expect(r.Config.Steps * x.passes(r))
+		p.Expect(r.Len() * x.passes(r))
 		maps.Copy(f.versions, x.versions(r))
 		if x.layout.Part.First {
 			f.alias[model.HeadUnit] = model.EmbedUnit
 		}
 	}
-	p.Expect(r.Config.Steps) // ends of steps
+	p.Expect(r.Len()) // ends of steps
 	for _, e := range r.Ranks[rank] {
 		switch e.Kind {
 		case trace.KindGather:

@@ -29,7 +29,7 @@ func mapped(p *contract.Pass, r *evidence.Run) {
 	}
 	held := holdingsOf(r)
 	for _, x := range firsts(r) {
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := r.First - 1; step < r.Steps; step++ {
 			x.checkOwners(p, r, held, step)
 			x.checkLaw(p, r, held, step)
 		}
@@ -152,7 +152,7 @@ func (x *part) checkBalance(p *contract.Pass, r *evidence.Run) {
 		p.Doubt("%v", err)
 		return
 	}
-	for step := range r.Config.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		var loads []uint64
 		for _, rank := range x.group {
 			for e := range r.In(step, rank, trace.KindMemory) {

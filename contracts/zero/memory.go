@@ -22,7 +22,7 @@ type usage struct{ end, peak uint64 }
 func living(p *contract.Pass, r *evidence.Run) {
 	for rank := range r.Header.World {
 		want := memory(r, rank)
-		p.Expect(r.Config.Steps * len(want))
+		p.Expect(r.Len() * len(want))
 		for e := range r.Events(rank, trace.KindMemory) {
 			w, known := want[e.What]
 			if !known {
@@ -46,7 +46,7 @@ func beside(p *contract.Pass, r *evidence.Run) {
 	}
 	for rank := range r.Header.World {
 		test, most := others(r, rank), others(control, rank)
-		for step := range r.Config.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			got, ok := test[step]
 			want, has := most[step]
 			if p.Found(ok && has) && got > want {
@@ -101,7 +101,7 @@ func memory(r *evidence.Run, rank int) map[string]usage {
 func moved(p *contract.Pass, r *evidence.Run) {
 	for _, group := range r.Groups() {
 		want := traffic(r, group[0])
-		for step := range r.Config.Steps {
+		for step := r.First; step < r.Steps; step++ {
 			p.Expect(2)
 			sent(p, r, group, step, want)
 		}
@@ -142,7 +142,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 				scattered(p, r, group, e)
 			}
 		}
-		if _, ended := r.Scalar(rank, step, trace.Counter); !found || !ended {
+		if _, ended := r.Scalar(rank, step, trace.Counter); !ended || !found && !r.Told(rank, step, trace.KindComm) {
 			return
 		}
 	}

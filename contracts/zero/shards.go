@@ -17,7 +17,7 @@ import (
 func sharded(p *contract.Pass, r *evidence.Run) {
 	held := holdingsOf(r)
 	for _, x := range firsts(r) {
-		for step := -1; step < r.Config.Steps; step++ {
+		for step := r.First - 1; step < r.Steps; step++ {
 			for _, what := range shardedState(r, step) {
 				for _, c := range x.cuts {
 					checkCut(p, r, held, x, c, step, what)
@@ -30,7 +30,7 @@ func sharded(p *contract.Pass, r *evidence.Run) {
 // shardedState names what is sharded at the end of a step.
 func shardedState(r *evidence.Run, step int) []string {
 	out := r.Moments()
-	if step >= 0 {
+	if step >= r.First {
 		out = append(out, trace.Grad)
 	}
 	if r.Config.Plan.Zero == 3 {
@@ -101,7 +101,7 @@ type owned struct {
 // checkCut judges one sharding unit of one group in one step.
 func checkCut(p *contract.Pass, r *evidence.Run, held holdings, x *part, c sharding.Cut, step int, what string) {
 	finding := func(rank int, got, want any, format string, args ...any) {
-		p.At(rank, step).Report(got, want, "%s of %s: %s", what, c.Name, fmt.Sprintf(format, args...))
+		p.At(rank, step).In(r.Moment(trace.Event{Kind: trace.KindDigest, Step: step, What: what})).Report(got, want, "%s of %s: %s", what, c.Name, fmt.Sprintf(format, args...))
 	}
 	var shares []owned
 	complete := true

@@ -18,7 +18,13 @@ func full(p *contract.Pass, r *evidence.Run) {
 	if !ok {
 		return
 	}
-	for step := range r.Config.Steps {
+	for rank := range r.Header.World {
+		for _, x := range r.Early(rank) {
+			p.At(rank, x.Step).Of(x.Unit).In(contract.Backward, 0).Report(nil, nil,
+				"the gradient of unit %s was reduced on rank %d before that of logical worker %d was complete", x.Unit, rank, x.Worker)
+		}
+	}
+	for step := r.First; step < r.Steps; step++ {
 		if step < c.Equal {
 			workers(p, c, step)
 		}
@@ -49,20 +55,21 @@ func states(p *contract.Pass, c *compare.Comparison) {
 		bounded.Judge(p, c.Test, nil)
 		return
 	}
-	for step := range c.Test.Config.Steps {
+	for step := c.Test.First - 1; step < c.Test.Steps; step++ { // what a run begins with, too
 		state(p, c, step)
 	}
 }
 
-// workers compares the logical workers' gradients before any sum over workers: a
-// difference here is of the computation, not of the sharding.
+// workers compares the logical workers' gradients as they enter the sum over workers:
+// a difference here is of the computation, or of a reduction that did not wait for it.
 func workers(p *contract.Pass, c *compare.Comparison, step int) {
 	for w := range c.Test.Working() {
 		for _, t := range c.Test.Sources {
 			got, ok := total(c.Test, everyone(c.Test), step, trace.WorkerGrad, t.Name, w)
 			want, has := total(c.Control, everyone(c.Control), step, trace.WorkerGrad, t.Name, w)
-			c.Test.Compare(p.At(got.Rank, step).Of(t.Name), ok && has && got.Count >= want.Count, got, want,
-				"the gradient of logical worker %d, before any reduction, is not the unsharded run's", w)
+			evidence.Lost(p, step, trace.WorkerGrad, want)
+			c.Test.Compare(p.At(got.Rank, step).Of(t.Name).Against(contract.Control), ok && has && got.Count >= want.Count, got, want,
+				"the gradient of logical worker %d is not the unsharded run's", w)
 		}
 	}
 }
@@ -70,13 +77,18 @@ func workers(p *contract.Pass, c *compare.Comparison, step int) {
 // state compares gradients, weights and moments: the shards of all ranks added
 // up with the control's copy. Shards that are not all recorded cannot be judged.
 func state(p *contract.Pass, c *compare.Comparison, step int) {
-	for _, what := range append([]string{trace.Grad}, c.Test.State()...) {
+	whats := c.Test.State()
+	if step >= 0 {
+		whats = append([]string{trace.Grad}, whats...)
+	}
+	for _, what := range whats {
 		for _, t := range c.Test.Params {
 			got, ok := c.Test.Logical(step, what, t.Name, 0)
 			want, has := c.Control.Logical(step, what, t.Name, 0)
+			evidence.Lost(p, step, what, want)
 			if p.Found(ok && has && got.Count >= want.Count) && !evidence.Same(got, want) {
 				rank := soleHolder(c.Test, step, what, t.Name)
-				c.Test.Report(p.At(rank, step).Of(t.Name), got, want, "%s, its shards added up, is not the unsharded run's", what)
+				c.Test.Report(p.At(rank, step).Of(t.Name).Against(contract.Control), got, want, "%s, its shards added up, is not the unsharded run's", what)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -46,11 +47,20 @@ type Manifest struct {
 // DirName is the directory of the checkpoint after a number of steps.
 func DirName(step int) string { return fmt.Sprintf("step-%08d", step) }
 
+// dirStep reads what DirName wrote.
+func dirStep(name string) (step int, ok bool) {
+	n, err := fmt.Sscanf(name, "step-%d", &step)
+	return step, err == nil && n == 1 && name == DirName(step)
+}
+
 // Pending is where a checkpoint is written before it is complete.
-func Pending(root string, step int) string { return filepath.Join(root, ".tmp-"+DirName(step)) }
+func Pending(root string, step int) string { return filepath.Join(root, tmp+DirName(step)) }
 
 // FileName is the name of a rank's file.
 func FileName(rank int) string { return fmt.Sprintf("rank-%05d.safetensors", rank) }
+
+// maxManifest bounds the bytes of a manifest that is read.
+const maxManifest = 64 << 20
 
 // Save writes one rank's file into a pending checkpoint.
 func Save(dir string, rank int, rects []Rect, metadata map[string]string, element func(i int) ([]float32, error)) (File, error) {
@@ -137,16 +147,18 @@ func Open(dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, ManifestName)
-	b, err := os.ReadFile(path)
+	b, err := readManifest(path)
 	if err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{Dir: dir}
-	if err := json.Unmarshal(b, &c.Manifest); err != nil {
+	if err := read(b, &c.Manifest); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	m := &c.Manifest
-	switch {
+	switch step, ok := dirStep(filepath.Base(dir)); {
+	case ok && step != m.Step:
+		return nil, fmt.Errorf("%s: step %d: the directory is named after another step", path, m.Step)
 	case m.Schema != Schema:
 		return nil, fmt.Errorf("%s: schema %q: want %q", path, m.Schema, Schema)
 	case m.Arithmetic != kernels.Arithmetic:
@@ -154,13 +166,48 @@ func Open(dir string) (*Checkpoint, error) {
 	case m.Step < 0 || m.Counter < 0 || m.Counter > m.Step:
 		return nil, fmt.Errorf("%s: step %d, counter %d: must not be negative, the counter at most the step", path, m.Step, m.Counter)
 	}
-	for _, f := range m.Files {
-		if err := c.add(f); err != nil {
-			c.Close()
-			return nil, err
+	for i, f := range m.Files {
+		err := c.add(f)
+		if slices.ContainsFunc(m.Files[:i], func(g File) bool { return g.Name == f.Name }) {
+			err = fmt.Errorf("%s: %s is listed twice", path, f.Name)
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
 		}
 	}
+	if err := c.disjoint(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	return c, nil
+}
+
+// readManifest reads a manifest, which no reader of a checkpoint's files has
+// checked before.
+func readManifest(path string) ([]byte, error) {
+	if err := own(path); err != nil {
+		return nil, err
+	}
+	return files.Read(path, maxManifest)
+}
+
+// own refuses a file of a checkpoint that is a link: it leads out of the checkpoint.
+func own(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if err := files.Regular(info); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// openOwn opens a file of a checkpoint that has at most limit bytes.
+func openOwn(path string, limit int64) (*os.File, error) {
+	if err := own(path); err != nil {
+		return nil, err
+	}
+	return files.Open(path, limit)
 }
 
 // latest is dir if it holds a manifest, else the newest checkpoint below it.
@@ -174,8 +221,8 @@ func latest(dir string) (string, error) {
 	}
 	name, newest := "", -1
 	for _, e := range entries {
-		var step int
-		if n, err := fmt.Sscanf(e.Name(), "step-%d", &step); err != nil || n != 1 || e.Name() != DirName(step) || step <= newest {
+		step, ok := dirStep(e.Name())
+		if !ok || step <= newest {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(dir, e.Name(), ManifestName)); err == nil {
@@ -188,43 +235,56 @@ func latest(dir string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
+// add opens a file once it is known to be the one that the manifest lists.
 func (c *Checkpoint) add(f File) error {
 	if filepath.Base(f.Name) != f.Name {
 		return fmt.Errorf("%s: file name %q: must not leave the checkpoint", c.Dir, f.Name)
 	}
 	path := filepath.Join(c.Dir, f.Name)
-	r, err := os.Open(path)
+	r, err := openOwn(path, f.Bytes)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	h := sha256.New()
-	n, err := io.Copy(h, r)
+	of, err := c.check(f, r)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if n != f.Bytes {
-		return fmt.Errorf("%s: %d bytes: the manifest says %d (truncated?)", path, n, f.Bytes)
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
-		return fmt.Errorf("%s: SHA-256 %s: the manifest says %s (damaged or of another checkpoint)", path, got, f.SHA256)
-	}
-	of, err := open(path)
-	if err != nil {
-		return err
-	}
-	for key, want := range Metadata(c.Manifest.Step, c.Manifest.Counter) {
-		if got := of.metadata[key]; got != want {
-			of.f.Close()
-			return fmt.Errorf("%s: says %s %s, the manifest %s", path, key, got, want)
-		}
+		return errors.Join(fmt.Errorf("%s: %w", path, err), r.Close())
 	}
 	c.files = append(c.files, of)
 	return nil
 }
 
+// check compares an open file with the manifest and reads its header.
+func (c *Checkpoint) check(f File, r *os.File) (*file, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if err != nil {
+		return nil, err
+	}
+	if n != f.Bytes {
+		return nil, fmt.Errorf("%d bytes: the manifest says %d (truncated?)", n, f.Bytes)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+		return nil, fmt.Errorf("SHA-256 %s: the manifest says %s (damaged or of another checkpoint)", got, f.SHA256)
+	}
+	of, err := readHeader(r, n)
+	if err != nil {
+		return nil, err
+	}
+	of.f = r
+	want := Metadata(c.Manifest.Step, c.Manifest.Counter)
+	for key, w := range want {
+		if got := of.metadata[key]; got != w {
+			return nil, fmt.Errorf("says %s %q, the manifest %q", key, got, w)
+		}
+	}
+	if len(of.metadata) != len(want) {
+		return nil, fmt.Errorf("metadata %v: the manifest says %v", of.metadata, want)
+	}
+	return of, nil
+}
+
 // Read fills dst with a rectangle of a logical tensor, row by row. Every
-// element must be stored exactly once.
+// element must be stored; none is stored twice, or Open had refused it.
 func (c *Checkpoint) Read(want Rect, dst []float32) error {
 	got := 0
 	for _, f := range c.files {

@@ -11,6 +11,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -130,24 +131,6 @@ type stored struct {
 	off int64
 }
 
-// open opens a file and reads its header.
-func open(path string) (*file, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	st, err := f.Stat()
-	if err == nil {
-		var out *file
-		if out, err = readHeader(f, st.Size()); err == nil {
-			out.f = f
-			return out, nil
-		}
-	}
-	f.Close()
-	return nil, fmt.Errorf("%s: %w", path, err)
-}
-
 // readHeader reads and checks the header of size bytes of safetensors: offsets
 // lie within the data, follow each other and fit the shapes.
 func readHeader(r io.ReaderAt, size int64) (*file, error) {
@@ -171,7 +154,10 @@ func parse(h []byte, base, size int64) (*file, error) {
 	var rects []stored
 	out := &file{}
 	var head map[string]json.RawMessage
-	if err := json.Unmarshal(h, &head); err != nil {
+	if len(h) == 0 || h[0] != '{' { // the format allows white space behind, not before
+		return nil, errors.New("header: must begin with {")
+	}
+	if err := read(h, &head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	for name, raw := range head {

@@ -2,12 +2,12 @@ package comm
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/core/drill"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -22,7 +22,7 @@ func Drill(ctx context.Context, comms []Communicator, be func(rank int) kernels.
 		wait.Go(func() {
 			r := &driller{ctx: ctx, be: be(c.Ranks()[c.Rank()])}
 			if !r.world(c, seed, level) {
-				c.Close()
+				_ = guard.Do(c.Close) // its last record has what it broke down at
 			}
 			each[i] = r.records
 		})
@@ -44,7 +44,7 @@ func DrillMisfit(ctx context.Context, comms []Communicator, be func(rank int) ke
 			defer c.Close()
 			defer func() {
 				if p := recover(); p != nil {
-					errs[i] = fmt.Errorf("panic: %v", p)
+					errs[i] = guard.Of(p)
 				}
 			}()
 			rank := c.Ranks()[c.Rank()]
@@ -71,7 +71,7 @@ func (r *driller) world(c Communicator, seed uint64, level int) bool {
 		if !r.group(c, drill.Steps(world, rank, seed, it, level)) {
 			return false
 		}
-		for _, cut := range drill.Cuts() {
+		for _, cut := range drill.Cuts(len(world), level) {
 			if !r.cut(c, cut, rank, seed, it, level) {
 				return false
 			}
@@ -84,7 +84,7 @@ func (r *driller) world(c Communicator, seed uint64, level int) bool {
 func (r *driller) cut(c Communicator, cut drill.Cut, rank int, seed uint64, iteration, level int) bool {
 	n := c.Size()
 	group := cut.Group(c.Ranks(), rank)
-	sub, err := c.Split(r.ctx, cut.Color(c.Rank(), n), cut.Key(c.Rank(), n))
+	sub, err := split(r.ctx, c, cut.Color(c.Rank(), n), cut.Key(c.Rank(), n))
 	rec := drill.Split(group, rank, iteration)
 	switch {
 	case err != nil:
@@ -100,13 +100,25 @@ func (r *driller) cut(c Communicator, cut drill.Cut, rank int, seed uint64, iter
 	if rec.Err != "" || rec.Digest != drill.Expect(rec) {
 		return false
 	}
-	return r.group(sub, drill.Steps(group, rank, seed, iteration, level)) && sub.Close() == nil
+	return r.group(sub, drill.Steps(group, rank, seed, iteration, level)) && guard.Do(sub.Close) == nil
+}
+
+// split is c.Split, with a panic as its error.
+func split(ctx context.Context, c Communicator, color, key int) (sub Communicator, err error) {
+	defer guard.Into(&err)
+	return c.Split(ctx, color, key)
+}
+
+// guarded is step, with a panic as its error.
+func (r *driller) guarded(c Communicator, rec drill.Record) (d kernels.Digest, err error) {
+	defer guard.Into(&err)
+	return r.step(c, rec)
 }
 
 // group runs steps on c until one fails.
 func (r *driller) group(c Communicator, steps []drill.Record) bool {
 	for _, rec := range steps {
-		d, err := r.step(c, rec)
+		d, err := r.guarded(c, rec)
 		if err != nil {
 			rec.Err = err.Error()
 		}

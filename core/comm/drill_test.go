@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,8 +137,32 @@ func TestMisfitsSurvivePanics(t *testing.T) {
 		}
 		comms := world(t, 3, comm.Options{})
 		comms[0] = panicking{comms[0]}
-		if err := comm.DrillMisfit(t.Context(), comms, host, m)[0]; err == nil || err.Error() != "panic: served" {
+		if err := comm.DrillMisfit(t.Context(), comms, host, m)[0]; err == nil || !strings.HasPrefix(err.Error(), "panic: served, in comm_test.panicking.AllGather (drill_test.go:") {
 			t.Errorf("%s: rank 0 was told %v", m.Name, err)
 		}
 	}
 }
+
+// A communicator that panics in a drill, or splits into nothing that works, ends its
+// rank's drill with a record that says so, and its peers'.
+func TestDrillSurvivesPanics(t *testing.T) {
+	for name, spoil := range map[string]func(comm.Communicator) comm.Communicator{
+		"served": func(c comm.Communicator) comm.Communicator { return panicking{c} },
+		"split":  func(c comm.Communicator) comm.Communicator { return unsplit{c} },
+	} {
+		comms := world(t, 3, comm.Options{Deadline: time.Minute})
+		comms[1] = spoil(comms[1])
+		ended := map[int]string{}
+		for _, rec := range comm.Drill(t.Context(), comms, host, 1, 1) {
+			ended[rec.Rank] = rec.Err
+		}
+		if !strings.HasPrefix(ended[1], "panic: "+name) || ended[0] == "" || ended[2] == "" {
+			t.Errorf("%s: ranks ended with %v", name, ended)
+		}
+	}
+}
+
+// unsplit is a communicator that does not survive a split.
+type unsplit struct{ comm.Communicator }
+
+func (unsplit) Split(context.Context, int, int) (comm.Communicator, error) { panic("split") }

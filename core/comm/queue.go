@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // ErrQueueClosed is what Submit leads to after Close.
@@ -315,7 +316,10 @@ func (q *Queue) call(t task) {
 	err := errNoReturn
 	defer func() {
 		if p := recover(); p != nil { // a shape that a hook made impossible
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = guard.Of(p)
+			if t.labelled {
+				err = fmt.Errorf("%s, step %d, beside the computation: %w", t.label.Tensor, t.label.Step, err)
+			}
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -6,9 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/files"
 )
 
 //go:embed text/default.txt
@@ -73,33 +74,24 @@ func Part(name string, open func(name string) (Text, error)) (Text, error) {
 // Load reads a regular, non-empty file of at most 1 GiB; the name of the text
 // is the path, so that a recorded run finds it again. Errors name the path and what it breaks.
 func Load(path string) (Text, error) {
-	fail := func(err error) (Text, error) { return Text{}, fmt.Errorf("training text %q: %w", path, err) }
-	// Stat first: opening a named pipe would wait for a writer.
-	info, err := os.Stat(path)
+	b, err := files.Read(path, maxText)
 	if err != nil {
-		return fail(err)
-	}
-	switch size := info.Size(); {
-	case info.IsDir():
-		return fail(fmt.Errorf("is a directory: must be a regular file"))
-	case !info.Mode().IsRegular():
-		return fail(fmt.Errorf("has mode %s: must be a regular file", info.Mode()))
-	case size == 0:
-		return fail(fmt.Errorf("is empty: must hold at least one byte"))
-	case size > maxText:
-		return fail(fmt.Errorf("has %d bytes: must have at most %d", size, maxText))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxText+1)) // it may grow meanwhile
-	if err != nil {
-		return fail(err)
-	}
-	if len(b) == 0 || len(b) > maxText {
-		return fail(fmt.Errorf("changed to %d bytes while it was read", len(b)))
+		return Text{}, fmt.Errorf("training text %q: %w", path, err)
 	}
 	return Text{Name: path, Bytes: b}, nil
+}
+
+// Read reads a text to the end of a stream. It refuses one that is empty or has
+// more than a GiB.
+func Read(name string, r io.Reader) (Text, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	switch {
+	case err != nil:
+		return Text{}, fmt.Errorf("text %q: %w", name, err)
+	case len(b) == 0:
+		return Text{}, fmt.Errorf("text %q: is empty", name)
+	case len(b) > maxText:
+		return Text{}, fmt.Errorf("text %q: must be at most %d bytes", name, maxText)
+	}
+	return Text{Name: name, Bytes: b}, nil
 }

@@ -1,6 +1,7 @@
 package drill_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/drill"
@@ -55,6 +56,55 @@ func TestPlanHasEveryOperation(t *testing.T) {
 	for _, v := range want {
 		if !seen[v] {
 			t.Errorf("the plan lacks %+v", v)
+		}
+	}
+}
+
+// Of the lowest level too, every operation has a vector of several chunks somewhere,
+// in every variant of its parts, and groups of more ranks than a tree of five levels
+// has are summed in every reduction.
+func TestPlanGoesFar(t *testing.T) {
+	type variant struct {
+		op         string
+		bounds, in bool
+	}
+	long, vast := map[variant]bool{}, map[string]bool{}
+	for _, r := range plan(3, 0) {
+		if r.Count > 2*8192 {
+			long[variant{r.Op, r.Bounds != nil, r.InPlace}] = true
+		}
+	}
+	for _, r := range plan(33, 0) {
+		if len(r.Group) >= 32 && r.Count > 0 {
+			vast[fmt.Sprint(r.Op, len(r.Group), r.Reduction, r.Input)] = true
+		}
+	}
+	for _, op := range []string{names.OpReduceScatter, names.OpAllGather} {
+		for i := range 4 {
+			if v := (variant{op, i%2 == 1, i/2 == 1}); !long[v] {
+				t.Errorf("no long vector in %+v", v)
+			}
+		}
+	}
+	for _, op := range []string{names.OpAllReduce, names.OpBroadcast, names.OpSend, names.OpRecv, names.OpAllReduceInt, names.OpAllGatherBytes} {
+		if !long[variant{op, false, op != names.OpAllReduceInt && op != names.OpAllGatherBytes}] {
+			t.Errorf("no long vector in %s", op)
+		}
+	}
+	for _, size := range []int{32, 33} {
+		for _, op := range []string{names.OpAllReduce, names.OpReduceScatter} {
+			for _, in := range []drill.Input{drill.Integer, drill.Order} {
+				for _, reduction := range []string{"sum", "max"} {
+					if !vast[fmt.Sprint(op, size, reduction, in)] {
+						t.Errorf("no %s of %d ranks, %s of %s inputs", op, size, reduction, in)
+					}
+				}
+			}
+		}
+		for _, op := range []string{names.OpAllGather, names.OpBroadcast, names.OpAllReduceInt, names.OpAllGatherBytes, names.OpSend} {
+			if !vast[fmt.Sprint(op, size, "sum", drill.Integer)] {
+				t.Errorf("no %s of %d ranks", op, size)
+			}
 		}
 	}
 }

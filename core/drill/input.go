@@ -19,20 +19,28 @@ const (
 func hash(words ...uint64) uint64 {
 	h := uint64(0x243f6a8885a308d3)
 	for _, w := range words {
-		h += w + 0x9e3779b97f4a7c15
-		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-		h = (h ^ h>>27) * 0x94d049bb133111eb
-		h ^= h >> 31
+		h = mix(h, w)
 	}
 	return h
+}
+
+// mix goes on from the hash of some words to that of one more.
+func mix(h, w uint64) uint64 {
+	h += w + 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
 }
 
 // source gives the elements of all ranks for one operation.
 type source struct {
 	kind Input
 	op   kernels.Op
-	seed uint64
+	base uint64 // hash of the seed
 }
+
+// at is the hash of the seed and an index, the same on all ranks.
+func (s source) at(i int) uint64 { return mix(s.base, uint64(i)) }
 
 // term is an exactly representable element: m * 2^e, or what is planted.
 type term struct {
@@ -55,7 +63,8 @@ const (
 // term is element i of a rank's Integer input. The index alone decides the
 // class, so that each class meets itself on the other ranks.
 func (s source) term(rank, i int) term {
-	class, own := hash(s.seed, uint64(i)), hash(s.seed, uint64(i), uint64(rank))
+	class := s.at(i)
+	own := mix(class, uint64(rank))
 	t := term{m: int64(own%mantissaSpan) - mantissaSpan/2, e: minExponent + int(class>>8%exponents)}
 	switch class % 16 {
 	case 0: // -0 on every rank stays -0
@@ -96,7 +105,7 @@ func (s source) value(rank, i int) float32 {
 	if s.kind == Integer {
 		return s.term(rank, i).float()
 	}
-	h := hash(s.seed, uint64(i), uint64(rank))
+	h := mix(s.at(i), uint64(rank))
 	if h%32 == 0 { // a zero of either sign
 		return math.Float32frombits(uint32(h>>32) & (1 << 31))
 	}
@@ -105,7 +114,7 @@ func (s source) value(rank, i int) float32 {
 }
 
 // word is element i of a rank's input to integer collectives.
-func (s source) word(rank, i int) uint64 { return hash(s.seed, uint64(i), uint64(rank), 1) }
+func (s source) word(rank, i int) uint64 { return mix(mix(s.at(i), uint64(rank)), 1) }
 
 // Guards is the number of guard elements on each side of a tensor; odd, so that
 // tensors are not aligned.

@@ -118,13 +118,17 @@ func (m *misfits) bounds() {
 			continue
 		}
 		// Rank 0's own part is where its peers have it: the boundary between the last
-		// two is not.
+		// two is not, of those that have elements.
 		calls := make([]Record, m.size)
 		for r := range calls {
 			calls[r] = m.call(op)
 			calls[r].Bounds = shard.Bounds(misfitCount, m.size)
 		}
-		calls[0].Bounds[m.size-1]++
+		moved, last := calls[0].Bounds, m.size-1
+		for moved[last] == misfitCount {
+			last--
+		}
+		moved[last]++
 		m.each("bounds of "+op+" between others", calls)
 	}
 }

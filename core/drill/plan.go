@@ -39,7 +39,7 @@ func (r Record) Operation() kernels.Op {
 }
 
 // source gives the record's inputs.
-func (r Record) source() source { return source{kind: r.Input, op: r.Operation(), seed: r.Seed} }
+func (r Record) source() source { return source{kind: r.Input, op: r.Operation(), base: hash(r.Seed)} }
 
 // bytes is a rank's input to AllGatherBytes: lengths differ, some are 0.
 func (r Record) bytesOf(rank int) []byte {
@@ -54,15 +54,20 @@ func (r Record) bytesOf(rank int) []byte {
 // Cut is a way to split a world: the color and key of a rank of size.
 type Cut struct{ Color, Key func(rank, size int) int }
 
-// Cuts are the splits of a drill: neighbours apart, halves in reverse order, and
-// all ranks but the first, which joins none.
-func Cuts() []Cut {
+// Cuts are the splits of a drill of a world: neighbours apart, halves in reverse order,
+// and all ranks but the first, which joins none; of vast worlds the last one alone at
+// the lowest level.
+func Cuts(size, level int) []Cut {
 	zero := func(int, int) int { return 0 }
-	return []Cut{
+	all := []Cut{
 		{func(r, _ int) int { return r % 2 }, zero},
 		{func(r, n int) int { return 2 * r / n }, func(r, _ int) int { return -r }},
 		{func(r, _ int) int { return min(r, 1) - 1 }, zero},
 	}
+	if level <= 0 && size >= vast {
+		return all[2:]
+	}
+	return all
 }
 
 // Group is the new group of a rank under the cut of the given ranks, nil if it
@@ -89,12 +94,18 @@ func (c Cut) Group(ranks []int, rank int) []int {
 // Iterations is how often a level repeats the whole list, with new inputs.
 func Iterations(level int) int { return [...]int{1, 3, 10}[min(max(level, 0), 2)] }
 
-// long is longer than a buffer of 4096 elements through which vectors may pass.
-const long = 4097
+// long is longer than a buffer of 4096 elements through which vectors may pass, longer
+// than one of 16384 or a few of fewer.
+const long, longer = 4097, 16384 + 27
 
 // wide is the size of groups from which the lowest level takes fewer sizes: there
 // are many ranks, roots and pairs in them.
 const wide = 9
+
+// vast is the size of groups in which the lowest level shows that a sum of so many is
+// right, and every other collective once: roots, pairs and splits are those of smaller
+// ones.
+const vast = 24
 
 // counts are the sizes of a level in a group of n: empty, one, around n, not
 // divisible, and, in the first iteration, long.
@@ -123,7 +134,7 @@ func Plan(size, rank int, seed uint64, level int) []Record {
 	var all []Record
 	for it := range Iterations(level) {
 		all = append(all, Steps(world, rank, seed, it, level)...)
-		for _, c := range Cuts() {
+		for _, c := range Cuts(size, level) {
 			if group := c.Group(world, rank); group != nil {
 				all = append(all, Split(group, rank, it))
 				all = append(all, Steps(group, rank, seed, it, level)...)
@@ -149,8 +160,13 @@ type planner struct {
 // Steps lists a rank's operations on one group.
 func Steps(group []int, rank int, seed uint64, iteration, level int) []Record {
 	p := &planner{
-		base: Record{Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration},
-		seed: hash(seed, uint64(iteration), uint64(len(group)), uint64(group[0])),
+		steps: make([]Record, 0, 512), // about as many as most have
+		base:  Record{Rank: rank, Group: group, Peer: -1, Reduction: kernels.Sum.String(), Input: Integer, Iteration: iteration},
+		seed:  hash(seed, uint64(iteration), uint64(len(group)), uint64(group[0])),
+	}
+	if level <= 0 && len(group) >= vast {
+		p.brief(len(group) + 1)
+		return p.steps
 	}
 	for _, n := range counts(len(group), level, iteration) {
 		p.reductions(n)
@@ -233,6 +249,17 @@ func (p *planner) moves(n int) {
 	}
 }
 
+// brief are the collectives of n elements with one root, and a message.
+func (p *planner) brief(n int) {
+	group := p.base.Group
+	first, last := group[0], group[len(group)-1]
+	p.reductions(n)
+	p.parts(n, func(r *Record) { r.Op = names.OpAllGather })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, n, last, true })
+	p.message(last, first, n)
+	p.others(n)
+}
+
 // pairs are messages of n elements both ways between all ranks that moves takes for
 // no neighbours.
 func (p *planner) pairs(n int) {
@@ -262,6 +289,34 @@ func (p *planner) long() {
 	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGather, long })
 	p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, long, last, true })
 	p.message(last, first, long)
+	if len(group) == 3 {
+		p.longer(first, last)
+	}
+}
+
+// longer has vectors of several chunks in every operation, wherever its result lies
+// and however its parts are cut. One size of a world shows it.
+func (p *planner) longer(first, last int) {
+	for _, in := range []struct {
+		kind Input
+		op   kernels.Op
+	}{{Integer, kernels.Sum}, {Order, kernels.Sum}, {Integer, kernels.Max}} {
+		p.add(true, func(r *Record) {
+			r.Op, r.Count, r.Input, r.Reduction, r.InPlace = names.OpAllReduce, longer, in.kind, in.op.String(), true
+		})
+	}
+	p.parts(longer, func(r *Record) { r.Op = names.OpReduceScatter })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Input = names.OpReduceScatter, longer, Order })
+	p.add(true, func(r *Record) {
+		r.Op, r.Count, r.Reduction, r.InPlace = names.OpReduceScatter, longer, kernels.Max.String(), true
+	})
+	p.parts(longer, func(r *Record) { r.Op = names.OpAllGather })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, longer, first, true })
+	p.add(true, func(r *Record) { r.Op, r.Count, r.Peer, r.InPlace = names.OpBroadcast, longer, last, true })
+	p.message(first, last, longer)
+	p.message(last, first, longer)
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllReduceInt, longer })
+	p.add(true, func(r *Record) { r.Op, r.Count = names.OpAllGatherBytes, longer })
 }
 
 // message is one message; both sides have one seed.

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/parallel"
+	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -34,6 +35,8 @@ type Report struct {
 	Plan       string `json:"plan"`
 	Parameters int64  `json:"parameters"` // logical elements, a tied head once
 	World      int    `json:"world"`
+	// Notes say why the plan cannot be run as it is; none where it can.
+	Notes []string `json:"notes,omitempty"`
 	// Exact reports whether the plan gives the bits of the single worker.
 	Exact   bool `json:"exact"`
 	Workers int  `json:"workers"` // logical workers that the sum over data is a tree of
@@ -52,6 +55,8 @@ type Report struct {
 	Memory   Spread    `json:"memory"`             // Memory.Total over ranks
 	State    Spread    `json:"state"`              // Memory.State over ranks
 	Traffic  []Traffic `json:"traffic"`            // by group, operation and purpose
+	// Estimates are of the rank for which each is most.
+	Estimates Estimates `json:"estimates"`
 }
 
 // Spread is how evenly bytes are spread over all ranks.
@@ -64,8 +69,12 @@ type Spread struct {
 
 // Ranks are the ranks of a stage that hold and send equal amounts.
 type Ranks struct {
-	Stage  int                  `json:"stage"`
-	IDs    []int                `json:"ids"` // world ranks, ascending
+	Stage int `json:"stage"`
+	Count int `json:"count"` // of these ranks
+	First int `json:"first"` // the lowest
+	// IDs are the world ranks, ascending; left out of worlds of more than
+	// plan.MaxRanks.
+	IDs    []int                `json:"ids,omitempty"`
 	Memory Memory               `json:"memory"`
 	Saved  *Saved               `json:"saved,omitempty"` // nil without ZeRO
 	Sent   map[names.Axis]int64 `json:"sent,omitempty"`  // bytes per step by group: dp, tp, kv, pp
@@ -82,19 +91,14 @@ type Traffic struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// maxBytes bounds what the sizes may lead to, far from the end of int64.
-const maxBytes = float64(1 << 56)
-
-// MaxLayers bounds the layers of a model that a dry run walks through.
-const MaxLayers = 1 << 16
-
-// New reports on a configuration, which it validates. A model whose figures no
-// 64-bit integer holds is refused.
+// New reports on a configuration, which it validates: of what cannot be run but
+// planned it says so in Notes. Figures that no 64-bit integer holds are refused.
 func New(cfg spec.Config) (*Report, error) {
-	if err := checkSizes(cfg.Model, cfg.Sequences); err != nil {
+	if err := checkSizes(&cfg); err != nil {
 		return nil, err
 	}
-	if err := cfg.Validate(); err != nil {
+	notes, beyond := planned(&cfg)
+	if err := cfg.Plannable(); err != nil {
 		return nil, err
 	}
 	opt, err := optim.New(cfg.Optimizer)
@@ -102,57 +106,12 @@ func New(cfg spec.Config) (*Report, error) {
 		return nil, err
 	}
 	p := cfg.Plan
-	r := &Report{Model: cfg.Model.Name, Plan: p.String(), Parameters: cfg.Model.Params(), World: p.World(), Exact: p.Exact(cfg.Model),
+	r := &Report{Model: cfg.Model.Name, Plan: p.String(), Parameters: cfg.Model.Params(), World: p.World(), Notes: notes, Exact: !beyond && p.Exact(cfg.Model),
 		Workers: p.Workers(cfg.Model), MicroBatches: p.MicroBatches, Sequences: cfg.Sequences,
 		SequencesPerMicroBatch: p.MaxSequences(cfg.Model, cfg.Sequences), TokensPerSequence: cfg.Model.SeqLen}
 	b := &builder{cfg: cfg, dims: p.Dims(), moments: len(opt.Moments()), seqs: r.SequencesPerMicroBatch, report: r,
 		traffic: map[trafficKey]*Traffic{}, kinds: map[string]int{}}
 	return r, b.build()
-}
-
-// Fits gives the bytes that those of a configuration's ranks need together which
-// are on this host, and an error where that is more than it has; 0 is any number,
-// and then the bytes are not counted. here lists them, given the size of the
-// world.
-func Fits(cfg spec.Config, here func(size int) []int, bytes int64) (need int64, err error) {
-	if bytes == 0 {
-		return 0, nil
-	}
-	r, err := New(cfg)
-	if err != nil {
-		return 0, err
-	}
-	ranks := here(r.World)
-	for _, kind := range r.Ranks {
-		for _, id := range kind.IDs {
-			if slices.Contains(ranks, id) {
-				need += kind.Memory.Total
-			}
-		}
-	}
-	if need > bytes {
-		const gib = 1 << 30
-		err = fmt.Errorf("%s on %s: %d ranks in one process need %.1f GiB of memory, and it may use %.1f GiB", r.Model, r.Plan, len(ranks), float64(need)/gib, float64(bytes)/gib)
-	}
-	return need, err
-}
-
-// checkSizes refuses models whose layout or bytes do not fit. The estimate is in
-// floating point because integers are what it protects.
-func checkSizes(c model.Config, sequences int) error {
-	if c.Layers > MaxLayers {
-		return fmt.Errorf("model %s: layers=%d: a dry run takes at most %d", c.Name, c.Layers, MaxLayers)
-	}
-	f := func(n int) float64 { return float64(max(1, n)) }
-	widths := float64(f(c.Heads+c.KVHeads)*f(c.HeadDim)) + f(c.Intermediate) + f(c.Hidden)
-	weights := float64(4 * f(c.Hidden) * (f(c.Vocab) + float64(f(c.Layers)*widths)))
-	tokens := float64(f(max(16, sequences)) * f(c.SeqLen))
-	perLayer := float64(4*widths) + float64(f(c.Heads)*f(c.SeqLen))
-	acts := float64(tokens * (f(c.Vocab) + float64(f(c.Layers)*perLayer)))
-	if total := float64(64 * elementBytes * (weights + acts)); !(total < maxBytes) {
-		return fmt.Errorf("model %s: about %.2g bytes: a dry run counts up to %.2g", c.Name, total, maxBytes)
-	}
-	return nil
 }
 
 // builder collects the report.
@@ -166,6 +125,7 @@ type builder struct {
 	kinds   map[string]int // index in report.Ranks
 	total   []int64        // by rank
 	state   []int64
+	over    bool // a sum left the 64-bit integers
 }
 
 func (b *builder) build() error {
@@ -197,13 +157,25 @@ func (b *builder) build() error {
 	if b.report.Tensor, err = b.tensorParallel(); err != nil {
 		return err
 	}
-	for _, k := range b.report.Ranks {
-		slices.Sort(k.IDs)
-	}
-	slices.SortFunc(b.report.Ranks, func(x, y Ranks) int { return x.IDs[0] - y.IDs[0] })
-	b.report.Memory, b.report.State = spread(b.total), spread(b.state)
 	b.report.Traffic = b.sortedTraffic()
+	if b.over {
+		return b.tooMany()
+	}
+	for i := range b.report.Ranks {
+		b.report.Ranks[i].settle(b.dims.World())
+	}
+	slices.SortFunc(b.report.Ranks, func(x, y Ranks) int { return x.First - y.First })
+	b.report.Memory, b.report.State = spread(b.total), spread(b.state)
 	return nil
+}
+
+// settle orders the ranks and counts them.
+func (k *Ranks) settle(world int) {
+	slices.Sort(k.IDs)
+	k.Count, k.First = len(k.IDs), k.IDs[0]
+	if world > plan.MaxRanks {
+		k.IDs = nil
+	}
 }
 
 // chunk is one model part with what does not depend on the data-parallel rank.
@@ -212,6 +184,7 @@ type chunk struct {
 	buckets   []parallel.Bucket
 	transient transient
 	acts      int // elements of one micro-batch's activations
+	block     int // of which one block has so many
 	fixed     int // elements of tables and scratch
 	live      held
 }
@@ -226,6 +199,9 @@ func (b *builder) chunks(pp, tp int, live [][]held) ([]chunk, error) {
 			return nil, err
 		}
 		c.acts, c.fixed = model.Sizes(b.cfg.Model, part, b.seqs)
+		part.Layers.Hi--
+		less, _ := model.Sizes(b.cfg.Model, part, b.seqs)
+		c.block = c.acts - less
 		c.transient = walkPasses(&c.layout, b.cfg.Plan.Zero == 3, b.cfg.Plan.Zero >= 2 && !parallel.WholeGradient(b.cfg.Plan, b.cfg.Model))
 		out = append(out, c)
 	}
@@ -237,7 +213,8 @@ func (b *builder) rank(at names.Coord, chunks []chunk) error {
 	id := b.dims.Rank(at)
 	m := b.memory(at.DP, chunks)
 	b.total[id], b.state[id] = m.Total, m.State
-	b.report.Bytes += m.Total
+	b.sum(&b.report.Bytes, m.Total)
+	b.report.Estimates.max(b.estimate(&m, at.DP, chunks))
 	sent := b.send(at, chunks)
 	saved, err := b.saved(at.DP, chunks)
 	if err != nil {
@@ -251,6 +228,9 @@ func (b *builder) rank(at names.Coord, chunks []chunk) error {
 		b.report.Ranks = append(b.report.Ranks, Ranks{Stage: at.PP, Memory: m, Saved: saved, Sent: sent})
 	}
 	b.report.Ranks[i].IDs = append(b.report.Ranks[i].IDs, id)
+	if b.over {
+		return b.tooMany()
+	}
 	return nil
 }
 
@@ -273,9 +253,10 @@ func groupOrder() []names.Axis { return []names.Axis{names.DP, names.TP, names.K
 func (b *builder) sortedTraffic() []Traffic {
 	rank := func(k trafficKey) int { return slices.Index(groupOrder(), k.group)<<20 + k.order }
 	keys := slices.SortedFunc(maps.Keys(b.traffic), func(x, y trafficKey) int { return rank(x) - rank(y) })
-	out := make([]Traffic, len(keys))
+	out, all := make([]Traffic, len(keys)), int64(0)
 	for i, k := range keys {
 		out[i] = *b.traffic[k]
+		b.sum(&all, out[i].Bytes) // whoever adds them up gets a number that is right
 	}
 	return out
 }
@@ -303,10 +284,13 @@ func (b *builder) add(order int, o operation) int64 {
 		t = &Traffic{Group: o.group, Op: o.op, What: o.what}
 		b.traffic[k] = t
 	}
+	if !b.holds(2*elementBytes, o.times, int64(o.count), int64(o.part.Size)) {
+		return 0
+	}
 	bytes := o.times * comm.ShareBytes(o.op, int64(o.count), o.part)
 	if o.part.Index == 0 {
 		t.Times += o.times
 	}
-	t.Bytes += bytes
+	b.sum(&t.Bytes, bytes)
 	return bytes
 }

@@ -284,7 +284,9 @@ func TestRefusals(t *testing.T) {
 	wide := config(t, "nano", "tp=3")
 	name := config(t, "nano", "")
 	name.Optimizer = optim.Config{Name: "adam"}
-	for want, c := range map[string]spec.Config{"a dry run counts up to": huge, "layers=65537": deep, "tp=3: must divide": wide, `optimizer "adam"`: name} {
+	sum := config(t, "llama3-8b", "dp=1048576,comm=star")
+	sum.Sequences, sum.Model.SeqLen = 1<<20, 1<<17
+	for want, c := range map[string]spec.Config{"more bytes than a 64-bit integer counts": sum, "a dry run counts up to": huge, "layers=65537": deep, "tp=3: must divide": wide, `optimizer "adam"`: name} {
 		if _, err := dryrun.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

@@ -21,9 +21,11 @@ type Memory struct {
 	// passes borrow lies in buffers as long as the longest unit, which are kept:
 	// Total has these in full.
 	State int64 `json:"state"`
-	// Live is the micro-batches whose activations are held at once, Activations
-	// their buffers, which are kept for the next ones.
-	Live        int   `json:"live"`
+	// Buffers counts those for a micro-batch's activations; Activations is their
+	// bytes. A chunk takes one when it begins to receive a micro-batch's input and
+	// keeps it for later ones, so they may be more than are live at once
+	// (Schedule.Live).
+	Buffers     int   `json:"buffers"`
 	Activations int64 `json:"activations"`
 	// Work is tables, scratch, and buffers of messages between passes.
 	Work int64 `json:"work"`
@@ -46,7 +48,7 @@ func (b *builder) memory(dp int, chunks []chunk) Memory {
 		c := &chunks[i]
 		b.addState(&m, dp, c)
 		most = most.max(c.transient)
-		m.Live += c.live.acts
+		m.Buffers += c.live.acts
 		m.Activations += elementBytes * int64(c.live.acts) * int64(c.acts)
 		edge := b.seqs * b.cfg.Model.SeqLen * b.cfg.Model.Hidden
 		m.Work += elementBytes * (int64(c.fixed) + int64(c.live.edges)*int64(edge) + b.levels())

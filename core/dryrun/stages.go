@@ -42,20 +42,17 @@ type Unit struct {
 type Schedule struct {
 	Name   string `json:"name"`
 	Chunks int    `json:"chunks"`
-	// IdleShare is simulated with equal stages whose passes take equal times;
-	// Formula is what it should be ("at least" unless FormulaExact). Weighted is
-	// simulated with the stages' Work, backward passes twice forward.
+	// IdleShare is the share of all stages' time in which none of their passes
+	// runs, of equal stages, simulated. Formula is what it should be, a lower bound
+	// unless FormulaExact.
 	IdleShare    float64 `json:"idle_share"`
 	Formula      float64 `json:"idle_share_formula"`
 	FormulaExact bool    `json:"idle_share_formula_exact"`
-	// Overhead is the idle time over the time of the passes, with its formula.
-	Overhead        float64 `json:"overhead"`
-	OverheadFormula float64 `json:"overhead_formula"`
-	Weighted        float64 `json:"idle_share_weighted"`
-	// PeakLive is the most micro-batches with activations by stage, PeakFormula
-	// its bound.
-	PeakLive    []int `json:"peak_live"`
-	PeakFormula []int `json:"peak_live_formula"`
+	// Live is, by stage, the most micro-batches whose forward pass on the stage has
+	// begun and whose backward pass there has not ended, those of all chunks
+	// together; LiveFormula is its bound.
+	Live        []int `json:"live"`
+	LiveFormula []int `json:"live_formula"`
 	// WorkMaxOverMean is the balance of Work over stages; BestMaxOverMean that of
 	// the best assignment of consecutive layers.
 	WorkMaxOverMean float64  `json:"work_max_over_mean"`
@@ -86,8 +83,7 @@ func (b *builder) schedule() ([][]held, error) {
 	}
 	f := s.Figures()
 	b.report.Schedule = &Schedule{Name: s.Name, Chunks: s.Chunks, IdleShare: equal.IdleShare(), Formula: f.IdleShare, FormulaExact: f.Exact,
-		Overhead: equal.Overhead(), OverheadFormula: f.Overhead,
-		PeakLive: equal.PeakLive, PeakFormula: f.PeakLive, Warnings: s.Warnings(), Drawing: draw(s)}
+		Live: equal.PeakLive, LiveFormula: f.PeakLive, Warnings: s.Warnings(), Drawing: draw(s)}
 	if err := b.weigh(s); err != nil {
 		return nil, err
 	}
@@ -98,24 +94,9 @@ func (b *builder) schedule() ([][]held, error) {
 	return out, nil
 }
 
-// weigh simulates the schedule with the stages' work and judges the assignment
-// of layers to stages.
+// weigh judges the assignment of layers to stages by their work.
 func (b *builder) weigh(s schedule.Schedule) error {
 	c := &b.cfg.Model
-	times := make([][]int64, b.dims.PP)
-	unit := work(c, model.Whole(*c))>>maxTime + 1
-	for pp := range b.dims.PP {
-		for _, part := range b.cfg.Plan.Parts(*c, b.dims.Coord(pp*b.dims.TP)) {
-			times[pp] = append(times[pp], int64(work(c, part)/unit))
-		}
-	}
-	r, err := simulator.Run(s, simulator.Costs{
-		Forward:  func(stage, chunk int) int64 { return times[stage][chunk] },
-		Backward: func(stage, chunk int) int64 { return 2 * times[stage][chunk] },
-	}, simulator.Rendezvous)
-	if err != nil {
-		return err
-	}
 	costs := shard.StageCosts{Blocks: make([]uint64, c.Layers), Head: headWork(c)}
 	for i := range costs.Blocks {
 		costs.Blocks[i] = blockWork(c)
@@ -137,13 +118,9 @@ func (b *builder) weigh(s schedule.Schedule) error {
 		return err
 	}
 	out := b.report.Schedule
-	out.Weighted, out.WorkMaxOverMean, out.BestMaxOverMean = r.IdleShare(), now.MaxOverMean, possible.MaxOverMean
+	out.WorkMaxOverMean, out.BestMaxOverMean = now.MaxOverMean, possible.MaxOverMean
 	return nil
 }
-
-// maxTime is the bits that times of passes have in a simulation: enough to tell
-// stages apart, and MaxPasses of them add up.
-const maxTime = 24
 
 // blockWork is the multiply-adds of a token in a block: projections, and scores
 // and values of (T+1)/2 keys on average.

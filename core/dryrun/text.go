@@ -17,13 +17,19 @@ const maxBounds = 8
 func (r *Report) Text(w io.Writer) error {
 	var b strings.Builder
 	promise := "another answer than the single worker's: dp does not divide the logical workers, or comm is not tree"
-	if r.Exact {
+	switch {
+	case len(r.Notes) > 0:
+		promise = "planned only"
+	case r.Exact:
 		promise = "the bits of the single worker"
 	}
 	fmt.Fprintf(&b, "%s, %d parameters, plan %s on %d ranks\n", r.Model, r.Parameters, r.Plan, r.World)
 	fmt.Fprintf(&b, "%d logical workers, %s\n", r.Workers, promise)
 	fmt.Fprintf(&b, "%d sequences of %d tokens a step; per data-parallel rank %d micro-batches of at most %d sequences\n",
 		r.Sequences, r.TokensPerSequence, r.MicroBatches, r.SequencesPerMicroBatch)
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
 	r.stages(&b)
 	r.tensor(&b)
 	r.schedule(&b)
@@ -171,36 +177,62 @@ func (r *Report) schedule(b *strings.Builder) {
 		relation = "at least"
 	}
 	fmt.Fprintf(b, "\nSchedule %s, %d chunks per stage\n", s.Name, s.Chunks)
-	fmt.Fprintf(b, "idle share %.4f with equal stages (%s %.4f), %.4f with the stages' work\n", s.IdleShare, relation, s.Formula, s.Weighted)
-	fmt.Fprintf(b, "idle time over that of equal stages' passes %.4f (%s %.4f)\n", s.Overhead, relation, s.OverheadFormula)
+	fmt.Fprintf(b, "idle: %.4f of the time of equal stages (%s %.4f)\n", s.IdleShare, relation, s.Formula)
 	fmt.Fprintf(b, "work of the busiest stage over the mean %.4f (best possible %.4f)\n", s.WorkMaxOverMean, s.BestMaxOverMean)
-	fmt.Fprintf(b, "most micro-batches with activations by stage %v (bound %v)\n", s.PeakLive, s.PeakFormula)
+	fmt.Fprintf(b, "live: most micro-batches between their forward and backward pass, by stage %v (bound %v)\n", s.Live, s.LiveFormula)
 	for _, w := range s.Warnings {
 		b.WriteString(w + "\n")
 	}
 	b.WriteString(s.Drawing)
 }
 
+// maxRows bounds the kinds of ranks that are printed one by one.
+const maxRows = 64
+
 func (r *Report) memory(b *strings.Builder) {
 	b.WriteString("\nBytes per rank\n")
 	table(b, func(w io.Writer) {
-		fmt.Fprintln(w, "stage\tranks\tfirst\tweights\tgradients\tmoments\tfull grad\tgathered\tstate\tlive\tactivations\twork\ttotal\tsent per step\t")
-		for _, k := range r.Ranks {
+		fmt.Fprintln(w, "stage\tranks\tfirst\tweights\tgradients\tmoments\tfull grad\tgathered\tstate\tbuffers\tactivations\twork\ttotal\tGiB\tsent per step\t")
+		for _, k := range r.Ranks[:min(maxRows, len(r.Ranks))] {
 			m, sent := &k.Memory, int64(0)
 			for _, n := range k.Sent {
 				sent += n
 			}
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.Stage, len(k.IDs), k.IDs[0], m.Weights, m.Gradients, m.Moments,
-				m.FullGradient, m.Gathered, m.State, m.Live, m.Activations, m.Work, m.Total, sent)
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t\n", k.Stage, k.Count, k.First, m.Weights, m.Gradients, m.Moments,
+				m.FullGradient, m.Gathered, m.State, m.Buffers, m.Activations, m.Work, m.Total, inGiB(m.Total), sent)
 		}
 	})
+	if n := len(r.Ranks) - maxRows; n > 0 {
+		fmt.Fprintf(b, "and %d more kinds of ranks\n", n)
+	}
+	b.WriteString("buffers: for activations of micro-batches; each chunk keeps as many as it ever needs, from the receipt of an input on\n")
 	for _, s := range []struct {
 		what string
 		Spread
 	}{{"state", r.State}, {"total", r.Memory}} {
-		fmt.Fprintf(b, "%s: from %d to %d, most over mean %.4f\n", s.what, s.Least, s.Most, s.MaxOverMean)
+		fmt.Fprintf(b, "%s: from %s to %s, most over mean %.4f\n", s.what, sized(s.Least), sized(s.Most), s.MaxOverMean)
 	}
+	fmt.Fprintf(b, "all ranks together: %s\n", sized(r.Bytes))
 	r.saved(b)
+	b.WriteString("Estimates of the most that a rank would need; this program trains in float32 and keeps all activations\n")
+	for _, e := range []struct {
+		what  string
+		bytes int64
+	}{{"bf16, with float32 weights to update", r.Estimates.BF16}, {"recomputation of blocks", r.Estimates.Recompute}, {"both", r.Estimates.Both}} {
+		fmt.Fprintf(b, "  %s: about %s\n", e.what, sized(e.bytes))
+	}
+}
+
+// sized writes bytes, and beside them in GiB.
+func sized(bytes int64) string { return fmt.Sprintf("%d (%s GiB)", bytes, inGiB(bytes)) }
+
+// inGiB writes bytes in GiB, to four digits that count.
+func inGiB(bytes int64) string {
+	x := float64(bytes) / gib
+	if x >= 1000 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.4g", x)
 }
 
 func (r *Report) traffic(b *strings.Builder) {

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -84,8 +85,8 @@ func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Opt
 
 // Local trains cfg on text with all ranks of the plan as goroutines of this
 // process. cfg is validated, the text's name and hash are filled in. When a
-// rank fails all others end; the error is the first rank's to fail, and the
-// outcome holds what was recorded.
+// rank fails all others end; the error is the *Failure of the rank that the others
+// failed because of, and the outcome holds what was recorded.
 func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Outcome, error) {
 	cfg.Text, cfg.TextHash = text.Name, text.Hash()
 	if err := cfg.Validate(); err != nil {
@@ -124,28 +125,26 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	return out, errors.Join(err, merr)
 }
 
-// each runs every rank on a goroutine and gives the first failure, which ends
-// the context of all.
+// each runs every rank on a goroutine and gives the failure that the others
+// follow from. The first one ends the context of all.
 func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var once sync.Once
-	var first error
+	var failed failures
 	rank := func(r int) {
 		defer comms[r].Close()
-		if err := run(ctx, r); err != nil {
-			once.Do(func() { first = fmt.Errorf("rank %d: %w", r, err) })
-			cancel(first)
+		if err := guard.Do(func() error { return run(ctx, r) }); err != nil {
+			cancel(failed.add(r, err))
 		}
 	}
 	if turns != nil {
 		turns.Run(len(comms), rank)
-		return first
+		return failed.cause()
 	}
 	var wg sync.WaitGroup
 	for r := range comms {
 		wg.Go(func() { rank(r) })
 	}
 	wg.Wait()
-	return first
+	return failed.cause()
 }

@@ -12,8 +12,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
@@ -65,7 +63,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	g := c.Groups.Tensor
-	switch {
+	switch n := c.size(); {
+	case n > maxParams:
+		return fmt.Errorf("model %s: %.3g parameters: must be at most %.3g", c.Name, n, float64(maxParams))
 	case c.HeadDim%2 != 0:
 		return fmt.Errorf("model %s: head_dim=%d: must be even for rotary positions", c.Name, c.HeadDim)
 	case c.Heads%c.KVHeads != 0:
@@ -74,17 +74,38 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("model %s: groups.tensor=%d: must be a power of two", c.Name, g)
 	case !shard.IsPowerOfTwo(c.Groups.Data):
 		return fmt.Errorf("model %s: groups.data=%d: must be a power of two", c.Name, c.Groups.Data)
+	case g > maxGroups || c.Groups.Data > maxGroups:
+		return fmt.Errorf("model %s: groups.tensor=%d, groups.data=%d: must be at most %d", c.Name, g, c.Groups.Data, maxGroups)
 	case c.Heads%g != 0:
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide heads=%d", c.Name, g, c.Heads)
 	case c.Intermediate%g != 0:
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide intermediate=%d", c.Name, g, c.Intermediate)
 	case c.KVHeads%g != 0 && g%c.KVHeads != 0:
 		return fmt.Errorf("model %s: groups.tensor=%d: must divide kv_heads=%d or be a multiple of it", c.Name, g, c.KVHeads)
-	case c.NormEps < 0 || c.RopeTheta < 1 || c.InitStd < 0 || c.InitBias < 0:
-		return fmt.Errorf("model %s: norm_eps=%v, rope_theta=%v, init_std=%v, init_bias=%v: must not be negative, rope_theta at least 1",
-			c.Name, c.NormEps, c.RopeTheta, c.InitStd, c.InitBias)
+	}
+	for _, r := range []struct {
+		name      string
+		v, lo, hi float64
+	}{{"norm_eps", c.NormEps, 0x1p-126, 1}, {"rope_theta", c.RopeTheta, 1, 1e30}, {"init_std", c.InitStd, 0x1p-126, 1e6}, {"init_bias", c.InitBias, 0, 1e6}} {
+		if !(r.v >= r.lo && r.v <= r.hi) { // of a NaN neither is true
+			return fmt.Errorf("model %s: %s=%v: must lie from %.3g to %v", c.Name, r.name, r.v, r.lo, r.hi)
+		}
 	}
 	return nil
+}
+
+// maxParams keeps every count of elements, bytes and products of them within an
+// integer, maxGroups what is listed by group within memory.
+const (
+	maxParams = 1 << 50
+	maxGroups = 1 << 16
+)
+
+// size is Params, rounded, of sizes that may be too large for an integer.
+func (c *Config) size() float64 {
+	v, h, i := float64(c.Vocab), float64(c.Hidden), float64(c.Intermediate)
+	q, kv := float64(c.Heads)*float64(c.HeadDim), float64(c.KVHeads)*float64(c.HeadDim)
+	return 2*v*h + float64(c.Layers)*(2*h*(q+kv+1)+3*h*i+q+2*kv+2*h+2*i)
 }
 
 func setDefault[T int | float64](x *T, v T) {
@@ -115,55 +136,4 @@ func (c *Config) Params() int64 {
 		total += v * h
 	}
 	return total
-}
-
-// configs are the named configurations: the fixtures nano and odd, 5M, and the
-// table of published shapes (Llama 2, Mistral, Qwen2, Qwen3, Qwen3.5). No field
-// of odd is a default or nano's, so that a constant in its place shows.
-func configs() []Config {
-	g := func(t, d int) Groups { return Groups{Tensor: t, Data: d} }
-	return []Config{
-		{Name: "nano", Vocab: 256, Hidden: 32, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 8, Intermediate: 64, SeqLen: 32,
-			InitStd: 0.1, Groups: g(4, 8)},
-		{Name: "odd", Vocab: 258, Hidden: 35, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 10, Intermediate: 92, SeqLen: 45,
-			Tied: true, QKVBias: true, NormEps: 1e-3, RopeTheta: 500, InitStd: 0.12, InitBias: 0.08, Groups: g(4, 4)},
-		{Name: "tiny", Vocab: 1000, Hidden: 64, Layers: 2, Heads: 2, KVHeads: 2, HeadDim: 32, Intermediate: 256, SeqLen: 64, Groups: g(2, 4)},
-		{Name: "5M", Vocab: 4096, Hidden: 256, Layers: 4, Heads: 8, KVHeads: 4, HeadDim: 32, Intermediate: 768, SeqLen: 128, Groups: g(4, 8)},
-		{Name: "50M", Vocab: 32768, Hidden: 512, Layers: 12, Heads: 8, KVHeads: 2, HeadDim: 64, Intermediate: 2048, SeqLen: 512, Groups: g(4, 8)},
-		{Name: "125M", Vocab: 32768, Hidden: 768, Layers: 16, Heads: 12, KVHeads: 4, HeadDim: 64, Intermediate: 3072, SeqLen: 1024, Groups: g(4, 8)},
-		{Name: "350M", Vocab: 32768, Hidden: 1024, Layers: 24, Heads: 16, KVHeads: 4, HeadDim: 64, Intermediate: 4096, SeqLen: 1024, Groups: g(8, 8)},
-		{Name: "qwen2-0.5b", Vocab: 151936, Hidden: 896, Layers: 24, Heads: 14, KVHeads: 2, HeadDim: 64, Intermediate: 4864, SeqLen: 2048,
-			Tied: true, QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(2, 8)},
-		{Name: "qwen2-1.5b", Vocab: 151936, Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, Intermediate: 8960, SeqLen: 2048,
-			Tied: true, QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(4, 8)},
-		{Name: "qwen2-7b", Vocab: 152064, Hidden: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, Intermediate: 18944, SeqLen: 4096,
-			QKVBias: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(4, 8)},
-		{Name: "qwen3-4b", Vocab: 151936, Hidden: 2560, Layers: 36, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 9728, SeqLen: 4096,
-			Tied: true, RopeTheta: 1e6, NormEps: 1e-6, Groups: g(8, 8)},
-		{Name: "qwen3.5-9b", Vocab: 248320, Hidden: 4096, Layers: 32, Heads: 16, KVHeads: 4, HeadDim: 256, Intermediate: 12288, SeqLen: 4096,
-			RopeTheta: 1e7, NormEps: 1e-6, Groups: g(8, 8)},
-		{Name: "llama2-7b", Vocab: 32000, Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 32, HeadDim: 128, Intermediate: 11008, SeqLen: 4096, Groups: g(8, 8)},
-		{Name: "llama2-13b", Vocab: 32000, Hidden: 5120, Layers: 40, Heads: 40, KVHeads: 40, HeadDim: 128, Intermediate: 13824, SeqLen: 4096, Groups: g(8, 8)},
-		{Name: "mistral-7b", Vocab: 32000, Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 14336, SeqLen: 4096, Groups: g(8, 8)},
-	}
-}
-
-// Names lists the named configurations.
-func Names() []string {
-	var out []string
-	for _, c := range configs() {
-		out = append(out, c.Name)
-	}
-	return out
-}
-
-// Named returns a valid copy of a named configuration.
-func Named(name string) (Config, error) {
-	all := configs()
-	i := slices.IndexFunc(all, func(c Config) bool { return strings.EqualFold(c.Name, name) })
-	if i < 0 {
-		return Config{}, fmt.Errorf("config %q: known are %s", name, strings.Join(Names(), ", "))
-	}
-	c := all[i]
-	return c, c.Validate()
 }

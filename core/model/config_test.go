@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -26,8 +27,9 @@ func TestExactParameterCounts(t *testing.T) {
 		{"qwen2-0.5b", 494032768, 494032768 + 136134656},
 		{"qwen2-1.5b", 1543714304, 1543714304 + 233373696},
 		{"qwen2-7b", 7615616512 - 544997376, 7615616512},
-		{"qwen3-4b", 4022468096 - 36*2*128, 4022468096 - 36*2*128 + 151936*2560}, // published, less the per-head norms that this decoder lacks,
-		{"qwen3.5-9b", 7191400448, 7191400448 + 1017118720},
+		{"llama3-8b", 8030261248 - 128256*4096, 8030261248},
+		{"qwen3-4b-shape", 4022468096 - 36*2*128, 4022468096 - 36*2*128 + 151936*2560}, // published, less the per-head norms that this decoder lacks
+		{"qwen3.5-9b-shape", 7191400448, 7191400448 + 1017118720},
 	} {
 		m, err := Named(c.name)
 		if err != nil {
@@ -63,7 +65,15 @@ func TestConfigRefusals(t *testing.T) {
 		{func(c *Config) { c.Groups.Tensor = 16 }, "must divide heads=8"},
 		{func(c *Config) { c.Intermediate = 66 }, "must divide intermediate=66"},
 		{func(c *Config) { c.Heads, c.KVHeads, c.Groups.Tensor = 12, 6, 4 }, "kv_heads=6"},
-		{func(c *Config) { c.NormEps = -1 }, "norm_eps=-1"},
+		{func(c *Config) { c.NormEps = -1 }, "norm_eps=-1: must lie from"},
+		{func(c *Config) { c.NormEps = math.NaN() }, "norm_eps=NaN"},
+		{func(c *Config) { c.NormEps = 1e-39 }, "norm_eps=1e-39"},
+		{func(c *Config) { c.RopeTheta = 0.5 }, "rope_theta=0.5"},
+		{func(c *Config) { c.RopeTheta = math.Inf(1) }, "rope_theta=+Inf"},
+		{func(c *Config) { c.InitStd = -0.1 }, "init_std=-0.1"},
+		{func(c *Config) { c.InitStd = math.NaN() }, "init_std=NaN"},
+		{func(c *Config) { c.InitBias = -1 }, "init_bias=-1"},
+		{func(c *Config) { c.InitBias = math.Inf(1) }, "init_bias=+Inf"},
 		{func(c *Config) { c.Layers = 1 << 25 }, "layers=33554432"},
 	} {
 		m, _ := Named("nano")

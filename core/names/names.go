@@ -1,6 +1,6 @@
 // Package names holds the words that plans, communicators and histories share,
 // and the arithmetic of ranks on axes: whoever judges a history reads these
-// without linking what made it. It imports nothing.
+// without linking what made it. It imports nothing of the module.
 package names
 
 // Algorithm names how float sums are ordered. Only Tree is canonical: it gives
@@ -62,6 +62,10 @@ const (
 // Mismatch is what every rank is told whose peers called another operation: the
 // text of comm.ErrMismatch, which histories keep.
 const Mismatch = "ranks called operations that do not fit"
+
+// Late is what every rank is told when one did not come in time: the text of
+// comm.ErrDeadline, which histories keep.
+const Late = "deadline expired"
 
 // WireBytes is the number of bytes that each rank sends, on average over ranks,
 // for one operation over count elements of 4 bytes in a group of size ranks:

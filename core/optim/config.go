@@ -16,7 +16,7 @@ type Config struct {
 	Eps      float64 `json:"eps"`      // AdamW; 0 is 1e-8
 	Momentum float64 `json:"momentum"` // SGD; 0 is 0.9
 	// Decay is the weight decay of matrices; vectors (norm weights, biases) are
-	// never decayed. Negative is none, 0 is 0.1 for AdamW and none for SGD.
+	// never decayed. NoDecay is none, 0 is 0.1 for AdamW and none for SGD.
 	Decay float64 `json:"decay"`
 	// Clip is the largest global gradient norm; 0 clips nothing (the norm is
 	// computed all the same).
@@ -50,12 +50,23 @@ func (c *Config) Validate() error {
 		c.Decay = 0.1
 	}
 	for _, r := range []struct {
-		name      string
-		v, lo, hi float64
-	}{{"lr", c.LR, 0, 1e6}, {"beta1", c.Beta1, 0, 1}, {"beta2", c.Beta2, 0, 1}, {"eps", c.Eps, 0, 1}, {"momentum", c.Momentum, 0, 1},
-		{"decay", c.decay(), 0, 1e6}, {"clip", c.Clip, 0, 1e30}, {"min_lr", c.MinLR, 0, c.LR}} {
-		if !(r.v >= r.lo && r.v <= r.hi) {
-			return fmt.Errorf("optimizer %s: %s=%v: must lie from %v to %v", c.Name, r.name, r.v, r.lo, r.hi)
+		name  string
+		v, hi float64
+		zero  string // what 0 is where it may be that, now that defaults are filled in
+	}{
+		{"lr", c.LR, 1e6, ""}, {"eps", c.Eps, 1, ""}, {"decay", c.decay(), 1e6, "; -1 is none"}, {"clip", c.Clip, 1e30, "; 0 is none"},
+		{"min_lr", c.MinLR, c.LR, ", or be 0"},
+	} {
+		if r.v != 0 && !(r.v >= least && r.v <= r.hi) {
+			return fmt.Errorf("optimizer %s: %s=%v: must lie from %.3g, the least normal float32, to %v%s", c.Name, r.name, r.v, least, r.hi, r.zero)
+		}
+	}
+	for _, r := range []struct {
+		name string
+		v    float64
+	}{{"beta1", c.Beta1}, {"beta2", c.Beta2}, {"momentum", c.Momentum}} {
+		if !(r.v > 0 && float32(r.v) < 1) {
+			return fmt.Errorf("optimizer %s: %s=%v: must lie between 0 and 1, and below 1 as a float32 too", c.Name, r.name, r.v)
 		}
 	}
 	if c.Warmup < 0 || c.Horizon < 0 || (c.Horizon > 0 && c.Horizon <= c.Warmup) {
@@ -64,10 +75,16 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// decay is the weight decay of matrices: a negative Decay stays in the
-// configuration, where 0 would come back as the default, and means none.
+// NoDecay is the Decay that stays none: 0 would come back as the default.
+const NoDecay = -1
+
+// least is the smallest normal float32: what backends round to less than that is
+// lost in part or wholly, and nothing says so.
+const least = 0x1p-126
+
+// decay is the weight decay of matrices.
 func (c *Config) decay() float64 {
-	if c.Decay < 0 {
+	if c.Decay == NoDecay {
 		return 0
 	}
 	return c.Decay

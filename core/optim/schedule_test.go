@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -84,24 +85,11 @@ func TestLearningRatesPinned(t *testing.T) {
 }
 
 func TestValidateRefuses(t *testing.T) {
-	nan := math.NaN()
 	for _, p := range []struct {
 		c    Config
 		says string
 	}{
 		{Config{Name: "adam"}, `optimizer "adam": known are adamw, sgd`},
-		{Config{LR: -1}, "lr=-1: must lie from 0"},
-		{Config{LR: nan}, "lr=NaN"},
-		{Config{LR: math.Inf(1)}, "lr=+Inf"},
-		{Config{Beta1: 1.5}, "beta1=1.5: must lie from 0 to 1"},
-		{Config{Beta2: -0.1}, "beta2=-0.1"},
-		{Config{Eps: -1e-8}, "eps=-1e-08"},
-		{Config{Name: "sgd", Momentum: 2}, "optimizer sgd: momentum=2"},
-		{Config{Decay: 1e7}, "decay=1e+07"},
-		{Config{Decay: nan}, "decay=NaN"},
-		{Config{Clip: -1}, "clip=-1"},
-		{Config{Clip: nan}, "clip=NaN"},
-		{Config{LR: 0.1, MinLR: 0.2}, "min_lr=0.2: must lie from 0 to 0.1"},
 		{Config{Warmup: -1}, "warmup=-1"},
 		{Config{Horizon: -2}, "horizon=-2"},
 		{Config{Warmup: 5, Horizon: 5}, "warmup=5, horizon=5"},
@@ -109,6 +97,63 @@ func TestValidateRefuses(t *testing.T) {
 		if err := p.c.Validate(); err == nil || !strings.Contains(err.Error(), p.says) {
 			t.Errorf("%+v: got %v, want an error that says %q", p.c, err, p.says)
 		}
+	}
+}
+
+// TestValidateRefusesNumbers: every real number of a configuration has values that
+// mean nothing, under either optimizer, and values at the ends of its range that do.
+func TestValidateRefusesNumbers(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	never := []float64{nan, inf, -inf, -1e-300, -0.1, -0x1p-149, 0x1p-127, 1e-300}
+	rates := []float64{1, math.Nextafter(1, 0), 1 - 0x1p-25, 1.5}
+	fields := map[string]struct {
+		field  func(*Config) *float64
+		no, ok []float64
+	}{
+		"lr":       {func(c *Config) *float64 { return &c.LR }, []float64{-1, 1.1e6}, []float64{0x1p-126, 1e6}},
+		"eps":      {func(c *Config) *float64 { return &c.Eps }, []float64{-1, 1.1}, []float64{0x1p-126, 1}},
+		"decay":    {func(c *Config) *float64 { return &c.Decay }, []float64{-2, -0.999, 1.1e6}, []float64{-1, 0x1p-126, 1e6}},
+		"clip":     {func(c *Config) *float64 { return &c.Clip }, []float64{-1, 1.1e30}, []float64{0x1p-126, 1e30}},
+		"min_lr":   {func(c *Config) *float64 { return &c.MinLR }, []float64{-1, 1.1e-3}, []float64{0x1p-126, 1e-3}},
+		"beta1":    {func(c *Config) *float64 { return &c.Beta1 }, append(rates, -1), []float64{0x1p-126, 1 - 0x1p-24}},
+		"beta2":    {func(c *Config) *float64 { return &c.Beta2 }, append(rates, -1), []float64{0x1p-126, 1 - 0x1p-24}},
+		"momentum": {func(c *Config) *float64 { return &c.Momentum }, append(rates, -1), []float64{0x1p-126, 1 - 0x1p-24}},
+	}
+	for name, f := range fields {
+		for _, optimizer := range []string{"adamw", "sgd"} {
+			with := func(v float64) (Config, error) {
+				c := Config{Name: optimizer}
+				*f.field(&c) = v
+				return c, c.Validate()
+			}
+			for _, v := range append(f.no, never...) {
+				if (name == "beta1" || name == "beta2" || name == "momentum") && v > 0 && v < 0x1p-126 {
+					continue // as good as none, which it says
+				}
+				want := fmt.Sprintf("optimizer %s: %s=%v: must lie", optimizer, name, v)
+				if c, err := with(v); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%+v: got %v, want an error that says %q", c, err, want)
+				}
+			}
+			for _, v := range f.ok {
+				if _, err := with(v); err != nil {
+					t.Errorf("%s=%v: %v", name, v, err)
+				}
+			}
+		}
+	}
+	c := reflect.TypeFor[Config]()
+	reals := 0
+	for i := range c.NumField() {
+		if f := c.Field(i); f.Type.Kind() == reflect.Float64 {
+			reals++
+			if _, ok := fields[f.Tag.Get("json")]; !ok && !strings.Contains(f.Tag.Get("json"), "omitempty") {
+				t.Errorf("no values of %s are tried", f.Name)
+			}
+		}
+	}
+	if reals != len(fields) {
+		t.Errorf("%d real numbers, of %d values are tried", reals, len(fields))
 	}
 }
 

@@ -24,7 +24,8 @@ type Evidence struct {
 func (e *Evidence) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
 
 // Digests records one digest event per parameter that has elements in r, a
-// range of the rank's flat buffers; at holds the elements of r. The event's
+// range of the rank's flat buffers; at holds the elements of r. Beside the digest
+// stands the sum of squares, by which a factor shows. The event's
 // Step, What and Worker come from proto, Lo and Hi say which elements of the
 // flat buffers it covers.
 func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) error {
@@ -32,10 +33,14 @@ func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 		return nil
 	}
 	var err error
+	var squares kernels.SquareSum // one for all
 	e.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
 		ev, x := proto, at.Range(p.Off+local.Lo-r.Lo, p.Off+local.Hi-r.Lo)
 		d := new(kernels.Digest)
+		squares = kernels.SquareSum{}
 		AddDigest(d, e.Backend, p, local, x)
+		e.Backend.SumSquares(&squares, x)
+		ev.Squares = trace.Float(squares.Sum())
 		ev.Kind, ev.Tensor, ev.Unit = trace.KindDigest, p.Name, e.Layout.Units[p.Unit].Name
 		ev.Count, ev.Digest, ev.Once = int64(x.Len()), d, e.Once && p.Counts
 		ev.Lo, ev.Hi = int64(p.Off+local.Lo), int64(p.Off+local.Hi)

@@ -13,8 +13,12 @@ import (
 	"github.com/lockstep-ml/lockstep/core/shard"
 )
 
-// MaxRanks bounds the world of one plan.
-const MaxRanks = 1 << 16
+// MaxRanks bounds the world of a plan that is run, MaxPlanned that of one that is
+// only planned (dry run).
+const (
+	MaxRanks   = 1 << 16
+	MaxPlanned = 1 << 20
+)
 
 // How optimizer state, and in stage 3 parameters, are sharded.
 const (
@@ -72,6 +76,9 @@ func Parse(s string) (Plan, error) {
 		if !ok {
 			return p, fmt.Errorf("plan %q: %q: want key=value", s, f)
 		}
+		if parts := withCommas(f); strings.Contains(parts, ",") {
+			return p, fmt.Errorf("plan %q: %q: commas separate the parts of a plan, as in %s", s, f, withCommas(s))
+		}
 		if seen[key] {
 			return p, fmt.Errorf("plan %q: %s is given twice", s, key)
 		}
@@ -83,13 +90,18 @@ func Parse(s string) (Plan, error) {
 	return p, nil
 }
 
+// withCommas is a text with a comma for whatever separates its parts.
+func withCommas(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\n,;:+&/", r) }), ",")
+}
+
 func (p *Plan) set(key, val string) error {
 	type number struct {
 		dst    *int
 		lo, hi int
 	}
 	if n, ok := map[string]number{
-		"dp": {&p.DP, 1, MaxRanks}, "tp": {&p.TP, 1, MaxRanks}, "pp": {&p.PP, 1, MaxRanks}, "zero": {&p.Zero, 0, 3},
+		"dp": {&p.DP, 1, MaxPlanned}, "tp": {&p.TP, 1, MaxPlanned}, "pp": {&p.PP, 1, MaxPlanned}, "zero": {&p.Zero, 0, 3},
 		"microbatches": {&p.MicroBatches, 1, 1 << 20}, "virtual": {&p.Virtual, 1, 1 << 10},
 	}[key]; ok {
 		v, err := strconv.Atoi(val)
@@ -252,8 +264,19 @@ func (p *Plan) checkValues() error {
 }
 
 // Validate fills defaults for a valid model c and a global batch of sequences,
-// and refuses what does not fit, naming value and rule.
+// and refuses what does not fit or cannot be run, naming value and rule.
 func (p *Plan) Validate(c model.Config, sequences int) error {
+	if err := p.Plannable(c, sequences); err != nil {
+		return err
+	}
+	if p.World() > MaxRanks {
+		return fmt.Errorf("plan %s: %d ranks: at most %d are run; a dry run plans up to %d", p, p.World(), MaxRanks, MaxPlanned)
+	}
+	return nil
+}
+
+// Plannable is Validate for a plan that nobody runs: it may have more ranks.
+func (p *Plan) Plannable(c model.Config, sequences int) error {
 	if err := p.checkValues(); err != nil {
 		return err
 	}
@@ -267,12 +290,13 @@ func (p *Plan) Validate(c model.Config, sequences int) error {
 		p.MicroBatches = per
 	}
 	switch {
-	case p.World() > MaxRanks:
-		return bad("more than %d ranks", MaxRanks)
+	case p.World() > MaxPlanned: // factors of 20 bits at most: no overflow
+		return bad("more than %d ranks", MaxPlanned)
 	case p.DP > sequences:
 		return bad("dp=%d: more ranks than the %d sequences of a step", p.DP, sequences)
 	case c.Groups.Tensor%p.TP != 0:
-		return bad("tp=%d: must divide groups.tensor=%d of model %s", p.TP, c.Groups.Tensor, c.Name)
+		return bad("tp=%d: must divide groups.tensor=%d of model %s: sums over heads, intermediate size and vocabulary are made as that many groups, so that every tp that cuts between groups has the same bits",
+			p.TP, c.Groups.Tensor, c.Name)
 	case p.PP*p.Virtual > c.Layers:
 		return bad("pp=%d, virtual=%d: more stages than the %d layers of model %s", p.PP, p.Virtual, c.Layers, c.Name)
 	case p.Virtual > 1 && p.Schedule != Interleaved:

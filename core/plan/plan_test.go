@@ -81,12 +81,15 @@ func TestDefaultsAreLeftOut(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, says := range map[string]string{
-		"dp=0":          "dp=0: must be a number from 1 to 65536",
+		"dp=0":          "dp=0: must be a number from 1 to 1048576",
 		"dp=-1":         "dp=-1: must be",
 		"dp=x":          "dp=x: must be a number",
 		"dp=":           "dp=: must be a number",
 		"dp=1e1":        "dp=1e1",
-		"dp=65537":      "dp=65537: must be a number from 1 to 65536",
+		"dp=1048577":    "dp=1048577: must be a number from 1 to 1048576",
+		"dp=2 tp=2":     "commas separate the parts of a plan, as in dp=2,tp=2",
+		"dp=2;tp=2":     "as in dp=2,tp=2",
+		"dp=4, tp=2 pp": "as in dp=4,tp=2,pp",
 		"dp=1=1":        "dp=1=1",
 		"zero=4":        "zero=4: must be a number from 0 to 3",
 		"zero=-1":       "zero=-1",
@@ -130,19 +133,36 @@ func TestValidateRefuses(t *testing.T) {
 		{Plan{DP: 2, Shard: ShardContiguous, Zero: 3}, "shard=contiguous: needs zero=1"},
 		{Plan{DP: 2, Shard: ShardTensors, Zero: 1}, "shard=tensors: needs zero=3"},
 		{Plan{DP: 2, MicroBatches: 6}, "microbatches=6: must be a multiple of 4, the logical workers per data-parallel rank (groups.data=8 over dp=2)"},
-		{Plan{DP: 16, TP: 1 << 15}, "more than 65536 ranks"},
+		{Plan{TP: 8}, "are made as that many groups"},
+		{Plan{DP: 16, TP: 1 << 15}, "must divide groups.tensor=4"},
+		{Plan{DP: 16, TP: 1 << 17}, "more than 1048576 ranks"},
 		// What only a plan that was not parsed can hold.
 		{Plan{DP: -2}, "dp=-2: must not be negative"},
 		{Plan{MicroBatches: -8}, "microbatches=-8: must not be negative"},
 		{Plan{Zero: 4}, "zero=4: must be a number from 0 to 3"},
 		{Plan{Zero: -1}, "zero=-1: must be"},
-		{Plan{DP: 1 << 17}, "dp=131072: must be"},
+		{Plan{DP: 1 << 21}, "dp=2097152: must be"},
 		{Plan{Shard: "striped"}, "shard=striped: known are"},
 		{Plan{Comm: "mesh"}, "comm=mesh: known are"},
 	} {
 		if err := c.p.Validate(nano(t), 16); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: got %v, want an error that says %q", c.p, err, c.says)
 		}
+	}
+}
+
+// What is only planned may have more ranks than what is run.
+func TestPlannableHasMoreRanks(t *testing.T) {
+	m, p := nano(t), Plan{DP: 1 << 17}
+	if err := p.Plannable(m, 1<<17); err != nil {
+		t.Error(err)
+	}
+	if err := p.Validate(m, 1<<17); err == nil || !strings.Contains(err.Error(), "131072 ranks: at most 65536 are run") {
+		t.Errorf("got %v", err)
+	}
+	p.DP = MaxRanks
+	if err := p.Validate(m, 1<<17); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -53,5 +53,5 @@ func (s Schedule) Warnings() []string {
 	if s.Micros >= p {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d micro-batches do not fill %d stages: %.1f %% of the time is idle", s.Micros, p, 100*s.Figures().IdleShare)}
+	return []string{fmt.Sprintf("%d micro-batches do not fill %d stages", s.Micros, p)}
 }

@@ -51,6 +51,9 @@ type Evidence struct {
 	// Taps records digests of activations and of their gradients, per block and
 	// micro-batch.
 	Taps bool `json:"taps,omitempty"`
+	// Start attaches the elements to the digests of the state that a run goes on from a
+	// checkpoint with, once: what it makes of that state can then be made again.
+	Start bool `json:"start,omitempty"`
 	// KeepGoing records a difference between replicas and goes on; otherwise the
 	// first one is an error on all ranks.
 	KeepGoing bool `json:"keep_going,omitempty"`
@@ -58,6 +61,23 @@ type Evidence struct {
 
 // Validate fills defaults and refuses what does not fit, naming value and rule.
 func (c *Config) Validate() error {
+	if err := c.fill(); err != nil {
+		return err
+	}
+	return c.Plan.Validate(c.Model, c.Sequences)
+}
+
+// Plannable is Validate for a configuration that nobody runs: see
+// plan.Plan.Plannable.
+func (c *Config) Plannable() error {
+	if err := c.fill(); err != nil {
+		return err
+	}
+	return c.Plan.Plannable(c.Model, c.Sequences)
+}
+
+// fill is Validate for all but the plan.
+func (c *Config) fill() error {
 	if err := c.Model.Validate(); err != nil {
 		return err
 	}
@@ -79,10 +99,7 @@ func (c *Config) Validate() error {
 	if c.Steps < 1 || c.Steps > MaxSteps {
 		return fmt.Errorf("steps=%d: must be from 1 to %d", c.Steps, MaxSteps)
 	}
-	if err := c.Optimizer.Validate(); err != nil {
-		return err
-	}
-	return c.Plan.Validate(c.Model, c.Sequences)
+	return c.Optimizer.Validate()
 }
 
 // Recorded is the configuration as it stands in a history's header.
@@ -105,10 +122,11 @@ func (c *Config) Spec() json.RawMessage {
 	return b
 }
 
-// Parse reads and validates what Spec wrote.
+// Parse reads and validates what Spec wrote. Fields that it does not have are refused
+// by name: what they ask for would not be done.
 func Parse(b json.RawMessage) (Config, error) {
 	var c Config
-	if err := json.Unmarshal(b, &c); err != nil {
+	if err := trace.Strict(b, &c); err != nil {
 		return c, fmt.Errorf("spec: %w", err)
 	}
 	return c, c.Validate()

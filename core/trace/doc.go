@@ -7,8 +7,8 @@
 //
 // A rank's file has a Header in its first line and an Event in every other, in
 // program order, as JSON objects; [JSONSchema] describes a line. Fields that are
-// zero are left out, but for kind, rank and step. Step counts optimizer steps
-// from 0. Where a rank holds part of a parameter (tensor-parallel slice, ZeRO
+// zero are left out, but for kind, rank, step and the value of a scalar. Step
+// counts optimizer steps from 0. Where a rank holds part of a parameter (tensor-parallel slice, ZeRO
 // shard) a digest covers that part, and Count says how many elements: digests
 // add up.
 //
@@ -27,9 +27,11 @@
 //	resume   the run goes on from a checkpoint: Step comes next, Count optimizer steps are taken; the
 //	         digests that follow have the Step before it
 //	         may have count
-//	digest   Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Data
-//	         the elements where the run captured them; Once where they count
-//	         needs what, tensor, digest; may have unit, worker, lo, hi, count, once, data; step from -1
+//	digest   Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit;
+//	         Squares the sum of their squares; Data the elements where the run captured them; Once where
+//	         they count
+//	         needs what, tensor, digest; may have unit, worker, lo, hi, count, squares, once, data; step
+//	         from -1
 //	          what weight       after the step; initial at Step -1
 //	          what m            of AdamW, after the step
 //	          what v            of AdamW, after the step
@@ -140,7 +142,9 @@
 //	                            other
 //	          what released     a use of memory that was given up and not written since
 //	          what deadlock     no goroutine can go on
-//	end      once: the run ended regularly
+//	          what failed       the rank ended in a panic or an error
+//	end      once, behind all else that the rank records: the run ended regularly; a history without it is cut
+//	         off
 //	         no other fields; step from -1
 //
 // # Digests

@@ -82,8 +82,9 @@ const (
 )
 
 // Event is one piece of evidence. Which fields hold depends on Kind, as Forms
-// says; the others are zero and left out of files. Step counts optimizer steps
-// from 0; what precedes the first step has Step -1.
+// says; the others are zero. Files leave out what is zero, but for Kind, Rank, Step
+// and the Value of a scalar. Step counts optimizer steps from 0; what precedes the
+// first step has Step -1.
 type Event struct {
 	Kind   Kind       `json:"kind"`
 	Rank   int        `json:"rank"`
@@ -111,9 +112,12 @@ type Event struct {
 	// the digests marked so cover every logical element exactly once.
 	Once   bool            `json:"once,omitempty"`
 	Digest *kernels.Digest `json:"digest,omitempty"`
-	Span   *kernels.Span   `json:"span,omitempty"`
-	IDs    []int64         `json:"ids,omitempty"`
-	Ranges [][2]int64      `json:"ranges,omitempty"`
+	// Squares is the sum of the squares of the elements that a digest covers: exact,
+	// rounded once.
+	Squares Float         `json:"squares,omitempty"`
+	Span    *kernels.Span `json:"span,omitempty"`
+	IDs     []int64       `json:"ids,omitempty"`
+	Ranges  [][2]int64    `json:"ranges,omitempty"`
 	// Value is a scalar; Bits its float32 bits where the value is one.
 	Value Float  `json:"value,omitempty"`
 	Bits  uint32 `json:"bits,omitempty"`

@@ -7,14 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // Extension ends the name of a rank's history file.
 const Extension = ".ndjson"
+
+// ErrMemory is of histories that are larger than what memory there is for them.
+var ErrMemory = errors.New("the histories need more memory than there is for them")
+
+// eventBytes is no less than what an event takes in memory without what it refers to.
+const eventBytes = 512
 
 // maxLine bounds one line of a history file that is read: 256 MiB.
 const maxLine = 1 << 28
@@ -26,11 +31,21 @@ func (l *Log) Write(w io.Writer) error {
 		return err
 	}
 	for _, e := range l.Events() {
-		if err := enc.Encode(e); err != nil {
+		var line any = e
+		if e.Kind == KindScalar {
+			line = scalar{e, e.Value}
+		}
+		if err := enc.Encode(line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// scalar is an event whose value is written where it is 0, too.
+type scalar struct {
+	Event
+	Value Float `json:"value"`
 }
 
 // Save writes the log to <dir>/<rank>.ndjson, complete or not at all.
@@ -73,10 +88,14 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // Read reads what Write wrote; name is used in errors, which give the line.
-func Read(r io.Reader, name string) (*Log, error) { return read(r, name, maxLine) }
+func Read(r io.Reader, name string) (*Log, error) {
+	room := int64(math.MaxInt64)
+	return read(r, name, maxLine, &room)
+}
 
-// read is Read with a bound on the bytes of a line.
-func read(r io.Reader, name string, maxLine int) (*Log, error) {
+// read is Read with a bound on the bytes of a line, and one on those that all of it
+// takes in memory; what is left of that comes back.
+func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	l, lines := &Log{}, newLines()
@@ -97,6 +116,11 @@ func read(r io.Reader, name string, maxLine int) (*Log, error) {
 		}
 		if err := l.Header.Admits(&e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		// What an event refers to is no longer than its line; a slice that grows is
+		// there twice for a while.
+		if *room -= 2*eventBytes + int64(len(line)); *room < 0 {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, ErrMemory)
 		}
 		l.events = append(l.events, e)
 	}
@@ -159,45 +183,3 @@ func (l *lines) parse(line []byte, v any) error {
 
 // bareSchema is the format before Spec was one of several.
 const bareSchema = "lockstep/history/v1"
-
-// Load reads all histories below dir: the files of one directory are one run.
-// The result is sorted by directory.
-func Load(dir string) ([]*History, error) {
-	logs := map[string][]*Log{}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, Extension) {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		l, err := Read(f, path)
-		if err != nil {
-			return err
-		}
-		logs[filepath.Dir(path)] = append(logs[filepath.Dir(path)], l)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(logs) == 0 {
-		return nil, fmt.Errorf("%s: no history (*%s) in it", dir, Extension)
-	}
-	var dirs []string
-	for d := range logs {
-		dirs = append(dirs, d)
-	}
-	slices.Sort(dirs)
-	var out []*History
-	for _, d := range dirs {
-		h, err := Merge(logs[d])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d, err)
-		}
-		out = append(out, h)
-	}
-	return out, nil
-}

@@ -24,7 +24,7 @@ import (
 func sample() Event {
 	return Event{Rank: 1, What: Weight, Tensor: "model.norm.weight", Unit: "block.3", Worker: 2, Micro: 3,
 		Op: names.OpSend, Group: names.DP, Ranks: []int{3, 0}, Overlap: true, Seq: 1<<63 + 1, Peer: 2, Lo: 5, Hi: 1 << 60, Count: 5, Bytes: 8, Moved: 9, Once: true,
-		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
+		Digest: &kernels.Digest{A: 1 << 63, B: 2, NonFinite: 3}, Squares: 0.1, Span: &kernels.Span{Space: "host", Lo: 1<<64 - 2, Hi: 1<<64 - 1},
 		IDs: []int64{-1, 9}, Ranges: [][2]int64{{0, 1}, {1<<50 - 4, 1 << 50}}, Value: Float(math.Inf(-1)), Bits: 0x7fc00000, Index: 10,
 		Got: 0x80000000, Want: 1, Text: "a \"quoted\"\nline <&> \u2028",
 		Data: Floats{0, math.Float32frombits(1 << 31), float32(math.Inf(1)), math.SmallestNonzeroFloat32, math.MaxFloat32}}
@@ -131,6 +131,25 @@ func merge(all *Event, e Event) {
 
 // Every bit of scalars and captured elements comes back, signs of zero and
 // payloads of NaN included; a NaN scalar as some NaN.
+// A learning rate of 0 is a value and stands in the file; other kinds have none.
+func TestScalarsOfZeroAreWritten(t *testing.T) {
+	var l Log
+	l.Header = Header{Schema: Schema, World: 1}
+	l.Record(Event{Kind: KindScalar, Step: 3, What: LR})
+	l.Record(Event{Kind: KindTokens, Step: 3, Count: 1})
+	var b bytes.Buffer
+	if err := l.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); strings.Count(s, `"value":0`) != 1 || !strings.Contains(s, `"what":"lr","value":0}`) {
+		t.Errorf("written:\n%s", s)
+	}
+	back, err := Read(&b, "history")
+	if err != nil || len(back.Events()) != 2 || back.Events()[0].Value != 0 {
+		t.Errorf("comes back as %+v, %v", back, err)
+	}
+}
+
 func TestNumbersComeBack(t *testing.T) {
 	inf := math.Inf(1)
 	for _, x := range []float64{0, 1, -0.1, math.Pi, math.MaxFloat64, math.SmallestNonzeroFloat64, 1e21, 123456789012345678, inf, -inf, math.NaN()} {
@@ -211,10 +230,10 @@ func TestReadRefuses(t *testing.T) {
 
 func TestReadBoundsLines(t *testing.T) {
 	long := header + `{"kind":"skip","rank":0,"text":"` + strings.Repeat("x", 5000) + `"}` + "\n"
-	if _, err := read(strings.NewReader(long), "f", 4096); err == nil || !strings.Contains(err.Error(), "f: ") {
+	if _, err := read(strings.NewReader(long), "f", 4096, unbounded()); err == nil || !strings.Contains(err.Error(), "f: ") {
 		t.Errorf("a line beyond the bound: %v", err)
 	}
-	if _, err := read(strings.NewReader(long), "f", 8192); err != nil {
+	if _, err := read(strings.NewReader(long), "f", 8192, unbounded()); err != nil {
 		t.Errorf("a line within the bound: %v", err)
 	}
 }
@@ -245,7 +264,7 @@ func TestWriteGivesTheWritersError(t *testing.T) {
 	}
 }
 
-func files(t *testing.T, dir string) []string {
+func listed(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -276,7 +295,7 @@ func TestWriteFileLeavesAllOrNothing(t *testing.T) {
 	if b, err := os.ReadFile(path); string(b) != "old" || err != nil {
 		t.Errorf("after an error the file holds %.20q (%v)", b, err)
 	}
-	if got := files(t, dir); !cmp.Equal(got, []string{"a"}) {
+	if got := listed(t, dir); !cmp.Equal(got, []string{"a"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(path, text("new", nil)); err != nil {
@@ -300,7 +319,7 @@ func TestWriteFileOverADirectory(t *testing.T) {
 	if err := WriteFile(path, write); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if got := files(t, dir); !cmp.Equal(got, []string{"taken"}) {
+	if got := listed(t, dir); !cmp.Equal(got, []string{"taken"}) {
 		t.Errorf("after an error the directory holds %v", got)
 	}
 	if err := WriteFile(filepath.Join(dir, "missing", "a"), write); err == nil {
@@ -326,7 +345,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(header + `{"value":-0,"data":"AAAAgA==","span":{}}`))
 	f.Add([]byte("\n" + header))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := read(bytes.NewReader(b), "f", 1<<16)
+		l, err := read(bytes.NewReader(b), "f", 1<<16, unbounded())
 		if err != nil {
 			return
 		}

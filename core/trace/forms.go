@@ -39,8 +39,8 @@ func before() []Form {
 			Needs: []string{"what", "span"}, May: []string{"count"}, First: -1},
 		{Kind: KindResume, Says: "the run goes on from a checkpoint: Step comes next, Count optimizer steps are taken; the digests that follow have the Step before it",
 			May: []string{"count"}},
-		{Kind: KindDigest, Says: "Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Data the elements where the run captured them; Once where they count",
-			Needs: []string{"what", "tensor", "digest"}, May: []string{"unit", "worker", "lo", "hi", "count", "once", "data"}, First: -1,
+		{Kind: KindDigest, Says: "Count elements [Lo, Hi) of the rank's flat buffers, which lie in parameter Tensor of Unit; Squares the sum of their squares; Data the elements where the run captured them; Once where they count",
+			Needs: []string{"what", "tensor", "digest"}, May: []string{"unit", "worker", "lo", "hi", "count", "squares", "once", "data"}, First: -1,
 			What: []Value{
 				{Weight, "after the step; initial at Step -1"},
 				{MomentM, "of AdamW, after the step"},
@@ -149,8 +149,9 @@ func after() []Form {
 				{Unordered, "two uses of memory, one of which writes, of which neither comes before the other"},
 				{Released, "a use of memory that was given up and not written since"},
 				{Deadlock, "no goroutine can go on"},
+				{Failed, "the rank ended in a panic or an error"},
 			}},
-		{Kind: KindEnd, Says: "once: the run ended regularly", First: -1},
+		{Kind: KindEnd, Says: "once, behind all else that the rank records: the run ended regularly; a history without it is cut off", First: -1},
 	}
 }
 

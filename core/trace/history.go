@@ -2,7 +2,9 @@ package trace
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -84,6 +86,8 @@ type History struct {
 	Ranks  map[int][]Event
 	// Origins has the ranks' own; one without any has the header's.
 	Origins map[int]Origin
+	// Dir is the directory that Load found it in; empty where it was not read.
+	Dir string
 }
 
 // Merge joins the logs of one run. It refuses two logs of one rank, ranks
@@ -147,9 +151,76 @@ func (h *History) Missing() []int {
 	return out
 }
 
+// CutOff says what shows that the history of a rank is not the whole of what the
+// rank did, "" where nothing does: it has no end, a second one, or goes on after
+// it. Ranks that are Missing have none. Only what is added from outside stands
+// behind the end: what turns, files and later readers of them show.
+func (h *History) CutOff() string {
+	why, more := "", 0
+	for _, rank := range slices.Sorted(maps.Keys(h.Ranks)) {
+		switch s := cutOff(h.Ranks[rank]); {
+		case s == "":
+		case why == "":
+			why = fmt.Sprintf("rank %d %s", rank, s)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		why += fmt.Sprintf("; so it is with %d more ranks", more)
+	}
+	return why
+}
+
+func cutOff(events []Event) string {
+	ended := false
+	for i := range events {
+		switch k := events[i].Kind; {
+		case k == KindEnd && ended:
+			return "recorded its end twice"
+		case k == KindEnd:
+			ended = true
+		case ended && !slices.Contains(outside(), k):
+			return fmt.Sprintf("recorded a %s event after its end", k)
+		}
+	}
+	if !ended {
+		return "did not record its end: its history is cut off"
+	}
+	return ""
+}
+
+// outside are the kinds that others add to a history when the run has ended.
+func outside() []Kind { return []Kind{KindTurns, KindHazard, KindStored, KindFile, KindRefusal} }
+
+// Spans writes numbers, which ascend, as text: "1, 3 to 5, 9". It stays short
+// whatever the number of them.
+func Spans(numbers []int) string {
+	const most = 8
+	var out []string
+	for i := 0; i < len(numbers); {
+		j := i + 1
+		for j < len(numbers) && numbers[j] == numbers[j-1]+1 {
+			j++
+		}
+		if len(out) == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(out, ", "), len(numbers)-i)
+		}
+		switch first, last := numbers[i], numbers[j-1]; {
+		case j-i <= 2:
+			j = i + 1
+			out = append(out, fmt.Sprint(first))
+		default:
+			out = append(out, fmt.Sprintf("%d to %d", first, last))
+		}
+		i = j
+	}
+	return strings.Join(out, ", ")
+}
+
 // All yields every event, ranks ascending, each in its order.
 func (h *History) All(yield func(Event) bool) {
-	for r := range h.Header.World {
+	for _, r := range slices.Sorted(maps.Keys(h.Ranks)) {
 		for _, e := range h.Ranks[r] {
 			if !yield(e) {
 				return

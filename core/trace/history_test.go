@@ -146,12 +146,16 @@ func TestSaveAndLoad(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("%d histories, want 2", len(got))
 	}
-	for _, g := range got {
-		if d := cmp.Diff(h, g); d != "" {
+	for i, g := range got {
+		if want := filepath.Join(dir, []string{"a/deep", "b"}[i]); g.Dir != want {
+			t.Errorf("history %d is of %s, want %s", i, g.Dir, want)
+		}
+		if g.Dir = ""; !cmp.Equal(h, g) {
+			d := cmp.Diff(h, g)
 			t.Errorf("a history came back changed: %s", d)
 		}
 	}
-	if got, want := files(t, filepath.Join(dir, "b")), []string{"0000.ndjson", "0002.ndjson"}; !cmp.Equal(got, want) {
+	if got, want := listed(t, filepath.Join(dir, "b")), []string{"0000.ndjson", "0002.ndjson"}; !cmp.Equal(got, want) {
 		t.Errorf("files %v, want %v", got, want)
 	}
 }

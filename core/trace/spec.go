@@ -19,6 +19,10 @@ type Spec struct {
 	Observed json.RawMessage `json:"observed,omitempty"`
 }
 
+// Strict reads one JSON value and refuses fields that it does not have, at any depth,
+// by name: what such a field says would be lost without a word.
+func Strict(b []byte, v any) error { return newLines().parse(b, v) }
+
 // IsZero reports whether no field is set.
 func (s Spec) IsZero() bool { return s.Lockstep == nil && s.Drill == nil && s.Observed == nil }
 

@@ -36,6 +36,7 @@ var fields = [...]field{
 	{"moved", func(e *Event) bool { return e.Moved != 0 }},
 	{"once", func(e *Event) bool { return e.Once }},
 	{"digest", func(e *Event) bool { return e.Digest != nil }},
+	{"squares", func(e *Event) bool { return e.Squares != 0 }},
 	{"span", func(e *Event) bool { return e.Span != nil }},
 	{"ids", func(e *Event) bool { return len(e.IDs) > 0 }},
 	{"ranges", func(e *Event) bool { return len(e.Ranges) > 0 }},
@@ -134,6 +135,9 @@ func (e *Event) numbers() error {
 	}
 	if e.Moved < -1 {
 		return e.wrong("moved", "%d: must be at least -1, which is not counted", e.Moved)
+	}
+	if e.Squares < 0 {
+		return e.wrong("squares", "%v: a sum of squares must not be negative", float64(e.Squares))
 	}
 	// Of a message they are rows and columns.
 	if e.Lo > e.Hi && e.Kind != KindMessage {

@@ -127,6 +127,7 @@ func TestRefused(t *testing.T) {
 		{`"kind":"comm","op":"send","ranks":[0,1],"peer":2`, "comm event: peer: 2: the world has 2 ranks"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"peer":-1`, "comm event: peer: -1: must not be negative"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"bytes":-1`, "comm event: bytes: -1"},
+		{`"kind":"digest","what":"grad","tensor":"a","squares":-1,` + digest, "digest event: squares: -1: a sum of squares"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"moved":-2`, "comm event: moved: -2: must be at least -1"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"lo":4,"hi":3`, "comm event: lo: 4: beyond hi, which is 3"},
 		{`"kind":"comm","op":"send","ranks":[0,1],"lo":-4,"hi":3`, "comm event: lo: -4"},

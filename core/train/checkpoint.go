@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -23,11 +24,17 @@ type Checkpoints struct {
 	Dir    string                 // "" stores nothing
 	Every  int                    // optimizer steps between checkpoints; 0 is after the last step only
 	Resume *checkpoint.Checkpoint // nil starts from the seed
+	// Stop, where not nil, is asked after every step but the last whether the run
+	// ends there, with a checkpoint where Dir is one. It gives all ranks the same
+	// answer.
+	Stop func(step int) bool
 }
 
-// due says whether a checkpoint follows the given step.
-func (c *Checkpoints) due(step, steps int) bool {
-	return c.Dir != "" && (step == steps-1 || c.Every > 0 && (step+1)%c.Every == 0)
+// due says whether a checkpoint follows the given step, and whether the run ends
+// early with it.
+func (c *Checkpoints) due(step, steps int) (store, stop bool) {
+	stop = step < steps-1 && c.Stop != nil && c.Stop(step)
+	return c.Dir != "" && (stop || step == steps-1 || c.Every > 0 && (step+1)%c.Every == 0), stop
 }
 
 // stored is a rectangle of the rank's state with the tensor that holds it.
@@ -171,7 +178,7 @@ func (r *rank) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 
 // Resumable refuses a checkpoint that cfg cannot go on from: of a run that
 // computes something else (all but plan, steps, backend and evidence must
-// agree), or at its last step already.
+// agree), at its last step already, or with other tensors than the run's.
 func Resumable(c *checkpoint.Checkpoint, cfg spec.Config) error {
 	if err := compatible(c.Manifest.Spec, cfg); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", c.Dir, err)
@@ -179,7 +186,31 @@ func Resumable(c *checkpoint.Checkpoint, cfg spec.Config) error {
 	if c.Manifest.Step >= cfg.Steps {
 		return fmt.Errorf("checkpoint %s: is after step %d, steps=%d: must be more", c.Dir, c.Manifest.Step, cfg.Steps)
 	}
+	rects, err := whole(cfg)
+	if err == nil {
+		err = c.Holds(rects)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	return nil
+}
+
+// whole lists the tensors of a run's state, each of its kinds and moments.
+func whole(cfg spec.Config) (out []checkpoint.Rect, err error) {
+	opt, err := optim.New(cfg.Optimizer)
+	if err != nil {
+		return nil, err
+	}
+	l := model.NewLayout(cfg.Model, model.Whole(cfg.Model))
+	for _, what := range append([]string{trace.Weight}, opt.Moments()...) {
+		for i := range l.Params {
+			if p := &l.Params[i]; p.Off < l.Owned { // a tied head is the embedding
+				out = append(out, checkpoint.Rect{What: what, Tensor: p.Name, R: shard.Range{Hi: p.Rows}, C: shard.Range{Hi: p.Cols}})
+			}
+		}
+	}
+	return out, nil
 }
 
 func compatible(stored json.RawMessage, cfg spec.Config) error {

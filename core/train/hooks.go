@@ -65,7 +65,8 @@ type Progress struct {
 	Step, Steps int
 	Loss        float64
 	Norm        float64
-	Tokens      int64 // valid tokens of the step
+	LR          float64 // the step's learning rate
+	Tokens      int64   // valid tokens of the step
 	Elapsed     time.Duration
 	Skipped     bool
 }

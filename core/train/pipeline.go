@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -58,7 +59,7 @@ func (s *stage) step(ctx context.Context, micros []parallel.MicroBatch) error {
 		if a.Micro < 0 || a.Micro >= len(micros) || a.Chunk < 0 || a.Chunk >= len(s.r.chunks) {
 			return fmt.Errorf("%v: the step has %d micro-batches and %d chunks", a, len(micros), len(s.r.chunks))
 		}
-		if err := s.run(ctx, a); err != nil {
+		if err := s.guarded(ctx, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
 		if ctx.Err() != nil {
@@ -66,6 +67,12 @@ func (s *stage) step(ctx context.Context, micros []parallel.MicroBatch) error {
 		}
 	}
 	return nil
+}
+
+// guarded is run, with a panic as its error.
+func (s *stage) guarded(ctx context.Context, a schedule.Action) (err error) {
+	defer guard.Into(&err)
+	return s.run(ctx, a)
 }
 
 func (s *stage) run(ctx context.Context, a schedule.Action) error {

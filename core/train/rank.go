@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -55,7 +56,6 @@ type rank struct {
 
 // run builds the rank and takes all steps.
 func (r *rank) run(ctx context.Context, set *data.Set) error {
-	defer r.close()
 	if err := r.build(ctx, set); err != nil {
 		return err
 	}
@@ -66,13 +66,17 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.step(ctx, step); err != nil {
+		if err := r.guarded(ctx, step); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
-		if r.hooks.Checkpoints.due(step, r.cfg.Steps) {
+		store, stop := r.hooks.Checkpoints.due(step, r.cfg.Steps)
+		if store {
 			if err := r.save(ctx, step); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
 			}
+		}
+		if stop {
+			return nil // without the end of the history: the run has not ended
 		}
 	}
 	if r.cfg.Evidence.Digests {
@@ -84,10 +88,12 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 	return nil
 }
 
-func (r *rank) close() {
-	if r.queue != nil {
-		r.queue.Close()
+// close ends the queue, whose error it gives.
+func (r *rank) close() error {
+	if r.queue == nil {
+		return nil
 	}
+	return r.queue.Close()
 }
 
 // released tells the run of memory that is kept for later use.
@@ -182,6 +188,12 @@ func (r *rank) start(ctx context.Context) error {
 		return err
 	}
 	return r.agree(ctx, r.first-1)
+}
+
+// guarded is step, with a panic as its error.
+func (r *rank) guarded(ctx context.Context, step int) (err error) {
+	defer guard.Into(&err)
+	return r.step(ctx, step)
 }
 
 // step takes one optimizer step.
@@ -297,7 +309,7 @@ func (r *rank) update(ctx context.Context, step int) error {
 	r.scalar(step, trace.Norm, norm)
 	r.scalar(step, trace.Coef, coef)
 	r.scalar(step, trace.LR, lr)
-	r.told = Progress{Norm: norm, Skipped: math.IsNaN(norm) || math.IsInf(norm, 0)}
+	r.told = Progress{Norm: norm, LR: lr, Skipped: math.IsNaN(norm) || math.IsInf(norm, 0)}
 	if r.told.Skipped {
 		r.log.Record(trace.Event{Kind: trace.KindSkip, Step: step, Text: fmt.Sprintf("gradient norm %v: no rank steps", norm)})
 	} else if err := r.apply(ctx, step, optim.Step{T: r.counter, LR: lr, Coef: coef}); err != nil {

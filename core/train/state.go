@@ -60,8 +60,11 @@ func (r *rank) recordState(step int) error {
 	if !r.cfg.Evidence.Digests {
 		return nil
 	}
+	loaded := step >= 0 && step == r.first-1
 	for h := range r.held {
-		if err := h.chunk.evidence(h.replicated).Digests(trace.Event{Step: step, What: h.what}, h.at, h.Range); err != nil {
+		ev := h.chunk.evidence(h.replicated)
+		ev.Capture = ev.Capture || loaded && r.cfg.Evidence.Start && ev.Once
+		if err := ev.Digests(trace.Event{Step: step, What: h.what}, h.at, h.Range); err != nil {
 			return err
 		}
 	}

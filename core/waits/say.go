@@ -14,19 +14,28 @@ const most = 8
 // who did not come do instead.
 func (d *Deadlock) String() string {
 	var out []string
-	told := map[int]bool{}
+	either := d.either()
+	told := map[int]bool{} // what it does has been said
+	said := 0
 	for i, a := range d.Missed {
-		if i == most {
+		if !either && !slices.ContainsFunc(a.Came, func(r int) bool { return !told[r] }) {
+			continue // of nobody else
+		}
+		if said++; said > most {
 			out = append(out, fmt.Sprintf("and %d more operations wait", len(d.Missed)-i))
 			break
 		}
-		out = append(out, fmt.Sprintf("%s did not come to %s, in which %s", Ranks(a.Missing), a.Meeting, waiting(a.Came)))
+		for _, rank := range a.Came {
+			told[rank] = true
+		}
+		out = append(out, fmt.Sprintf("%s did not come to %s, in which %s", Ranks(a.Missing), a.Meeting, a.waiting()))
 		for _, rank := range a.Missing {
-			if told[rank] || len(told) == most {
+			if told[rank] || either {
 				continue
 			}
-			told[rank] = true
-			out = append(out, d.instead(rank))
+			if told[rank] = true; len(out) < 2*most {
+				out = append(out, d.instead(rank))
+			}
 		}
 	}
 	if len(d.Missed) == 0 {
@@ -39,12 +48,16 @@ func (d *Deadlock) String() string {
 	return strings.Join(out, "; ")
 }
 
-// waiting is "rank 1 waits" or "ranks 0, 2 wait".
-func waiting(ranks []int) string {
-	if len(ranks) == 1 {
-		return Ranks(ranks) + " waits"
+// waiting is "rank 1 waits" or "ranks 0, 2 wait with their queues".
+func (a *Absence) waiting() string {
+	does, whose := " wait", " with their queues"
+	if len(a.Came) == 1 {
+		does, whose = " waits", " with its queue"
 	}
-	return Ranks(ranks) + " wait"
+	if !a.Queue {
+		whose = ""
+	}
+	return Ranks(a.Came) + does + whose
 }
 
 // instead says what a rank does.

@@ -52,6 +52,7 @@ type Absence struct {
 	Meeting *Meeting
 	Came    []int // ranks that wait in it, sorted
 	Missing []int // ranks that will never come, sorted
+	Queue   bool  // those that wait in it do so with their queues
 }
 
 // Deadlock says why ranks can never go on.
@@ -126,7 +127,7 @@ func (d *Deadlock) add(g graph, r *Rank) {
 		}
 		i := slices.IndexFunc(d.Missed, func(a Absence) bool { return a.Meeting.same(w.Meeting) })
 		if i < 0 {
-			a := Absence{Meeting: w.Meeting}
+			a := Absence{Meeting: w.Meeting, Queue: w.Queue}
 			for _, rank := range w.For {
 				if g.gone(rank) {
 					a.Missing = append(a.Missing, rank)
@@ -156,14 +157,14 @@ func likelier(a, b Absence) int {
 	)
 }
 
+// either reports whether two meetings are as likely to be the cause.
+func (d *Deadlock) either() bool { return len(d.Missed) > 1 && likelier(d.Missed[0], d.Missed[1]) == 0 }
+
 // Absent are the ranks that did not come to the meeting which is the likely
 // cause. It is empty where two meetings are as likely: then each rank waits for
 // another one that did not come, and nothing tells who is right.
 func (d *Deadlock) Absent() []int {
-	switch {
-	case len(d.Missed) == 0:
-		return nil
-	case len(d.Missed) > 1 && likelier(d.Missed[0], d.Missed[1]) == 0:
+	if len(d.Missed) == 0 || d.either() {
 		return nil
 	}
 	return d.Missed[0].Missing

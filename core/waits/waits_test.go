@@ -58,7 +58,7 @@ func TestWhoDidNotComeIsNamed(t *testing.T) {
 		},
 		"one keeps its reductions until later": {
 			[]waits.Rank{beside(0, 1), in(1, loss, 0, 2), beside(2, 1)}, []int{1},
-			[]string{"rank 1 did not come to all-reduce of block.1 (group dp of ranks 0, 1, 2; operation 7, step 0; beside the computation), in which ranks 0, 2 wait; rank 1 waits in all-reduce of loss"},
+			[]string{"rank 1 did not come to all-reduce of block.1 (group dp of ranks 0, 1, 2; operation 7, step 0; beside the computation), in which ranks 0, 2 wait with their queues; rank 1 waits in all-reduce of loss"},
 		},
 		"one has ended": {
 			[]waits.Rank{in(0, pair, 1), {ID: 1, Ended: true}}, []int{1}, []string{"rank 1 has ended"},
@@ -126,7 +126,7 @@ func TestMessageIsBounded(t *testing.T) {
 	for i := 1; i < n; i++ {
 		ranks = append(ranks, in(i, meeting(fmt.Sprint("op ", i), names.World, uint64(i+1), 0, all...), 0))
 	}
-	if s := waits.Find(ranks).String(); len(s) > 8000 || !strings.Contains(s, "and 4991 more") || !strings.Contains(s, "more operations wait") {
+	if s := waits.Find(ranks).String(); len(s) > 8000 || !strings.Contains(s, "and 4992 more;") || !strings.Contains(s, "more operations wait") {
 		t.Errorf("%d bytes: %.600s", len(s), s)
 	}
 }

@@ -36,16 +36,27 @@ func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 		return
 	}
 	c := b.newCall(hashPart, pathHashRows, pathHashColumns)
-	c.x[0], c.place, c.digest = viewOf(x), at, d
-	c.parallelPlaces(1)
+	c.x[0], c.place, c.arrays = viewOf(x), at, 1
+	c.digests(d)
 }
 
-// parallelPlaces dispatches a call over all elements of its operands: as one row
+// digests dispatches the call and adds up what its parts have summed.
+func (c *call) digests(d *kernels.Digest) (count int) {
+	sums := c.sums((*call).parallelPlaces)
+	for i := range sums {
+		d.Add(sums[i].digest)
+		count += sums[i].count
+	}
+	c.drop()
+	return count
+}
+
+// parallelPlaces dispatches a call over all elements of its arrays: as one row
 // where rows follow each other without a gap, in memory and in the tensor.
-func (c *call) parallelPlaces(operands int) {
+func (c *call) parallelPlaces() {
 	x := &c.x[0]
 	if x.rows > 1 && x.stride == x.cols && c.place.RowStride == uint64(x.cols) {
-		for i := range operands {
+		for i := range c.arrays {
 			n := c.x[i].rows * c.x[i].cols
 			c.x[i] = view{c.x[i].data, 1, n, n}
 		}
@@ -54,18 +65,16 @@ func (c *call) parallelPlaces(operands int) {
 }
 
 func hashPart(c *call, ws *workspace, part int) {
-	var sum kernels.Digest
+	sum := &c.partial[part].digest
+	*sum = kernels.Digest{}
 	lo, hi := c.share(part)
 	for i := lo; i < hi; i++ {
 		x := c.x[0].row(i)
 		index := c.place.First + uint64(i)*c.place.RowStride
 		for j, end := c.columns(part); j < end; j += stretch {
-			ws.digest(c.b.isa, &sum, x[j:min(j+stretch, end)], c.place.ID, index+uint64(j))
+			ws.digest(c.b.isa, sum, x[j:min(j+stretch, end)], c.place.ID, index+uint64(j))
 		}
 	}
-	c.mu.Lock()
-	c.digest.Add(sum)
-	c.mu.Unlock()
 }
 
 // digest adds the elements of x: in vectors as long as they are finite.
@@ -96,16 +105,13 @@ func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kerne
 		return 0
 	}
 	c := b.newCall(changedPart, pathHashChangedRows, pathHashChangedColumns)
-	c.x[0], c.x[1], c.place, c.digest, c.hold = viewOf(x), viewOf(old), at, d, true
-	c.parallelPlaces(2)
-	changed = c.count
-	c.drop()
-	return changed
+	c.x[0], c.x[1], c.place, c.arrays = viewOf(x), viewOf(old), at, 2
+	return c.digests(d)
 }
 
 func changedPart(c *call, ws *workspace, part int) {
-	var sum kernels.Digest
-	n := 0
+	sum := &c.partial[part]
+	sum.digest, sum.count = kernels.Digest{}, 0
 	lo, hi := c.share(part)
 	for i := lo; i < hi; i++ {
 		x, old := c.x[0].row(i), c.x[1].row(i)
@@ -113,14 +119,10 @@ func changedPart(c *call, ws *workspace, part int) {
 		for j, end := c.columns(part); j < end; j += stretch {
 			k := min(j+stretch, end)
 			if !bytes.Equal(raw(x[j:k]), raw(old[j:k])) {
-				n += ws.changes(c.b.isa, &sum, x[j:k], old[j:k], c.place.ID, index+uint64(j))
+				sum.count += ws.changes(c.b.isa, &sum.digest, x[j:k], old[j:k], c.place.ID, index+uint64(j))
 			}
 		}
 	}
-	c.mu.Lock()
-	c.digest.Add(sum)
-	c.count += n
-	c.mu.Unlock()
 }
 
 // changes adds the places at which x and old differ, every NaN being one, as

@@ -99,6 +99,9 @@ func normGradPart(c *call, ws *workspace, _ int) {
 		}
 		hi := min(lo+c.perPart, c.rows)
 		for spins := 1; c.turn.Load() != turn; spins++ {
+			if c.broken.Load() != nil {
+				return // whose turn it is may be over without a word
+			}
 			if spins%64 == 0 {
 				runtime.Gosched()
 			}

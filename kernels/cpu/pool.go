@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/lockstep-ml/lockstep/internal/guard"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // call is one kernel, cut into parts. Each thread takes those of its own share
@@ -16,12 +19,13 @@ type call struct {
 	run                 func(c *call, ws *workspace, part int) // a plain function: a closure would be allocated
 	rowPath, columnPath path                                   // what is counted where rows, or elements, or columns are shared
 	parts               int
-	taken               []atomic.Int64 // by share
-	done                sync.WaitGroup // parts
-	ended               atomic.Int64   // parts: a hint when to look at done
-	refs                atomic.Int32   // the caller, and every place in the queue
+	taken               []atomic.Int64              // by share
+	done                sync.WaitGroup              // parts
+	ended               atomic.Int64                // parts: a hint when to look at done
+	refs                atomic.Int32                // the caller, and every place in the queue
+	broken              atomic.Pointer[guard.Panic] // the first part that panicked
 	b                   *Backend
-	mu                  sync.Mutex   // guards results that parts add to
+	partial             []partial    // of calls that hold: what each part sums
 	block               atomic.Int64 // of the parts of RMSNormGrad: the next to take
 	turn                atomic.Int64 // and the one whose turn it is
 	operands
@@ -121,7 +125,7 @@ func (c *call) help(thread int, ws *workspace) {
 	}
 	c.b.checkControl()
 	for found {
-		c.run(c, ws, i)
+		c.compute(ws, i)
 		ws.marks.moveTo(&c.b.counts)
 		if thread > 0 {
 			c.b.counts.path(pathWorker)
@@ -130,6 +134,17 @@ func (c *call) help(thread int, ws *workspace) {
 		c.ended.Add(1)
 		i, found = c.take(thread)
 	}
+}
+
+// compute computes a part. A panic is the caller's, who gets it when no thread
+// works on its tensors any more.
+func (c *call) compute(ws *workspace, part int) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.broken.CompareAndSwap(nil, guard.Of(p))
+		}
+	}()
+	c.run(c, ws, part)
 }
 
 // take is a part that nobody has taken yet, of the thread's own share if it can
@@ -144,6 +159,25 @@ func (c *call) take(thread int) (part int, found bool) {
 		}
 	}
 	return 0, false
+}
+
+// partial is what one part of a call sums, in cache lines of its own. The caller adds
+// all of them when the call has ended: no two threads ever write one number.
+type partial struct {
+	squares kernels.SquareSum
+	digest  kernels.Digest
+	count   int
+	_       [48]byte
+}
+
+// sums dispatches by f a call that is held and gives what its parts have summed.
+func (c *call) sums(f func(*call)) []partial {
+	c.hold = true
+	if c.partial == nil {
+		c.partial = make([]partial, mostParts*c.b.threads)
+	}
+	f(c)
+	return c.partial[:c.parts]
 }
 
 // newCall lends a call to be filled in; dispatch takes it back. The paths are
@@ -164,7 +198,7 @@ func (b *Backend) newCall(run func(c *call, ws *workspace, part int), rows, colu
 
 // dispatch runs all parts, on this thread and those that are free, and returns
 // when they are done. Workers that come late find nothing left. A call that is
-// held stays the caller's, who drops it.
+// held stays the caller's, who drops it. A panic of a part is dispatch's.
 func (b *Backend) dispatch(c *call, parts int) {
 	c.parts = parts
 	if parts > 1 {
@@ -192,6 +226,9 @@ func (b *Backend) dispatch(c *call, parts int) {
 	c.help(0, ws)
 	b.returnWorkspace(ws)
 	c.wait()
+	if p := c.broken.Swap(nil); p != nil {
+		panic(p) // the call is not used again
+	}
 	if !c.hold {
 		c.drop()
 	}

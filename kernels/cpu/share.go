@@ -6,6 +6,9 @@ package cpu
 // soloElements is how many elements one thread does alone.
 const soloElements = 1 << 15
 
+// mostParts is how many parts a thread has at most.
+const mostParts = 4
+
 // parallelRows dispatches a call over rows x cols elements of the first view.
 // Its parts are found by share and columns.
 func (c *call) parallelRows(rows, cols int) {
@@ -13,7 +16,7 @@ func (c *call) parallelRows(rows, cols int) {
 	c.perPart, c.byColumns = rows, false
 	parts := 1
 	if threads := c.b.threads; threads > 1 && rows*cols > soloElements {
-		want := min(4*threads, (rows*cols+soloElements-1)/soloElements)
+		want := min(mostParts*threads, (rows*cols+soloElements-1)/soloElements)
 		if rows >= want {
 			c.perPart = (rows + want - 1) / want
 			parts = (rows + c.perPart - 1) / c.perPart
@@ -30,7 +33,7 @@ func (c *call) parallelRows(rows, cols int) {
 func (c *call) parallelWholeRows(rows, cols int) {
 	c.rows, c.cols, c.byColumns, c.perPart = rows, cols, false, rows
 	if threads := c.b.threads; threads > 1 && rows*cols > soloElements {
-		c.perPart = (rows + 4*threads - 1) / (4 * threads)
+		c.perPart = (rows + mostParts*threads - 1) / (mostParts * threads)
 	}
 	c.b.dispatch(c, (rows+c.perPart-1)/c.perPart)
 }

@@ -18,24 +18,28 @@ func (b *Backend) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
 		return
 	}
 	c := b.newCall(squaresPart, noPath, pathSumSquares)
-	c.x[0], c.squares = viewOf(x), acc
+	c.x[0] = viewOf(x)
 	c.x[0].rows, c.x[0].cols = 1, x.Len()
-	c.parallelRows(1, x.Len())
+	for i, sums := 0, c.sums(allColumns); i < len(sums); i++ {
+		addNormal(acc, &sums[i].squares)
+	}
+	c.drop()
 }
+
+// allColumns shares a call over the columns of its first view.
+func allColumns(c *call) { c.parallelRows(1, c.x[0].cols) }
 
 // squareBlock is how many squares are added in registers before the sums are
 // taken out: at most 2^10 per lane of four.
 const squareBlock = 1 << 12
 
 func squaresPart(c *call, ws *workspace, part int) {
-	var sum kernels.SquareSum
+	sum := &c.partial[part].squares
+	*sum = kernels.SquareSum{}
 	lo, hi := c.columns(part)
 	for ; lo < hi; lo += squareBlock {
-		ws.addSquares(c.b.isa, &sum, c.x[0].data[lo:min(lo+squareBlock, hi)])
+		ws.addSquares(c.b.isa, sum, c.x[0].data[lo:min(lo+squareBlock, hi)])
 	}
-	c.mu.Lock()
-	addNormal(c.squares, &sum)
-	c.mu.Unlock()
 }
 
 // squareArgs is the argument of isa.squares; the generator knows the offsets.

@@ -77,10 +77,7 @@ type operands struct {
 	groups  []int
 	tensors [2][]kernels.Tensor // of a reduction: destinations and sources
 	place   kernels.Place
-	digest  *kernels.Digest
-	count   int  // result of a call that is held
-	hold    bool // the caller reads a result before it drops the call
-	squares *kernels.SquareSum
+	hold    bool // the caller reads results before it drops the call
 
 	rows, cols, perPart int // see share
 	byColumns           bool

@@ -21,6 +21,7 @@ func sumSquaresCases(tb *table) {
 	} {
 		squareCase(tb, 140003, mode{fmt.Sprintf("ends%d", i), f})
 	}
+	contendedSquares(tb)
 }
 
 // squareCase adds a case of n elements.
@@ -117,6 +118,7 @@ func hashCases(tb *table) {
 			return d
 		}
 	})
+	contendedHash(tb)
 }
 
 // hashPieces hashes x in four quarters, at their places, last one first.
@@ -175,4 +177,5 @@ func hashChangedCases(tb *table) {
 			return h
 		}
 	})
+	contendedChanges(tb)
 }

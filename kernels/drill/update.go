@@ -84,26 +84,78 @@ func reduceCases(tb *table) {
 	reduceCase(tb, 4, 3, 40007, kernels.Sum, ms[0])
 	tb.addLong("sum_src4_long", 411, func(k kernels.Kernels, t []kernels.Tensor) { k.Reduce(t[4:], t[:4], kernels.Sum) },
 		in("src0", 1, 4099, plain), in("src1", 1, 4099, plain), in("src2", 1, 4099, plain), in("src3", 1, 4099, plain), out("dst", 1, 4099))
+	manySources(tb)
+}
+
+// most is the largest number of sources. Worlds and logical workers are that many:
+// beyond 32 a tree has a sixth level.
+const most = 40
+
+// manySources reduces every number of sources up to most: all there, some there; more
+// than a block of elements, and what threads share, of a few numbers.
+func manySources(tb *table) {
+	ms := modes()
+	for sources := 1; sources <= most; sources++ {
+		reduceCaseOf(tb, sources, none, sources%3, 17+sources, kernels.Sum, ms[0])
+		if sources < 10 {
+			continue // of those there are others
+		}
+		reduceCaseOf(tb, sources, none, (sources+1)%3, 66, kernels.Sum, ms[sources%len(ms)])
+		reduceCaseOf(tb, sources, absence(sources%int(absences)), sources%3, 35, kernels.Sum, ms[0])
+		reduceCaseOf(tb, sources, half, sources%3, 33, kernels.Sum, ms[0])
+		reduceCaseOf(tb, sources, none, sources%3, 33, kernels.Max, ms[sources%len(ms)])
+	}
+	for _, sources := range []int{18, 21, 32, 33} {
+		reduceCaseOf(tb, sources, none, 1, 4099, kernels.Sum, ms[0])
+	}
+	reduceCaseOf(tb, 33, none, 0, 32777, kernels.Sum, ms[0])
+}
+
+// absence says which sources of a case are absent.
+type absence int
+
+// Which are: half is a seemingly random one.
+const (
+	none absence = iota
+	evens
+	all
+	first
+	last
+	half
+	absences
+)
+
+// of reports whether source j of n is absent; salt picks the random half.
+func (a absence) of(j, n, salt int) bool {
+	return [...]bool{false, j%2 == 0, true, j == 0, j == n-1, hash(uint64(salt), uint64(j))%2 == 0}[a]
 }
 
 // reduceCase adds one case: style/3 says where the result goes, style and the
 // number of sources which of them are absent.
 func reduceCase(tb *table, sources, style, n int, op kernels.Op, m mode) {
+	reduceWith(tb, sources, absence((style*2+sources)%6), style, style/3, n, op, m)
+}
+
+// reduceCaseOf adds a case of given absent sources, with its result in a
+// destination of its own (0), every source (1) or one of them (2).
+func reduceCaseOf(tb *table, sources int, gone absence, where, n int, op kernels.Op, m mode) {
+	reduceWith(tb, sources, gone, sources, where, n, op, m)
+}
+
+func reduceWith(tb *table, sources int, missing absence, salt, where, n int, op kernels.Op, m mode) {
 	var ops []operand
 	gone := 0
 	for j := range sources {
-		// none; the even ones; all; the first; the last; a seemingly random half
-		missing := [...]bool{false, j%2 == 0, true, j == 0, j == sources-1, hash(uint64(style), uint64(j))%2 == 0}[(style*2+sources)%6]
-		if missing {
+		if missing.of(j, sources, salt) {
 			ops, gone = append(ops, absent(fmt.Sprintf("src%d", j))), gone+1
 			continue
 		}
 		ops = append(ops, in(fmt.Sprintf("src%d", j), 1, n, m.fill))
 	}
 	for j := range sources {
-		all := style/3 == 1
+		all := where == 1
 		switch {
-		case (all || style/3 == 2 && j == sources/2) && !ops[j].absent:
+		case (all || where == 2 && j == sources/2) && !ops[j].absent:
 			ops = append(ops, same(fmt.Sprintf("dst%d", j), j))
 		case all || j == 0:
 			ops = append(ops, out(fmt.Sprintf("dst%d", j), 1, n))

@@ -11,26 +11,34 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
 // The exit codes of every command.
 const (
 	OK           = 0 // held; done
 	Violated     = 1
-	Usage        = 2
+	Usage        = 2 // a flag, or a file that cannot be read
 	Inconclusive = 3 // evidence missing, or something required was skipped
-	CannotRun    = 4 // launch, device, file, peer lost, interrupted
+	CannotRun    = 4 // launch, memory, deadline, code under test, a file that cannot be written, interrupted
 )
 
 // ExitCodes is the part of a help text that explains them.
 const ExitCodes = `Exit codes:
   0  held (or done)
   1  violated
-  2  usage: a flag or file is wrong; nothing was run
+  2  usage: a flag is wrong or a file cannot be read; nothing was run
   3  inconclusive: evidence is missing; never a pass
-  4  could not run: start, file, device or peer failed, or interrupted`
+  4  could not run: no start, no memory, a deadline passed, the code under test
+     failed, a file or stdout could not be written, or interrupted
+Where several apply: 2 before anything runs, then 1, then 4, then 3. The work is
+done in a process of its own, so that its death, by lack of memory or a signal,
+is 4 too.`
 
 // UsageError is a mistake in flags or in the files they name.
 type UsageError struct{ Err error }
@@ -77,11 +85,11 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 		ran = true
 		return inner(c, args)
 	}
-	err := cmd.ExecuteContext(ctx)
+	err := guard.Do(func() error { return cmd.ExecuteContext(ctx) }) // Go's own exit code after a panic is that of usage
 	if err == nil {
 		return *code
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), strings.TrimSpace(err.Error()))
+	Tell(stderr, cmd.Name(), err)
 	var usage *UsageError
 	if errors.As(err, &usage) || !ran { // before RunE only flags can be wrong
 		fmt.Fprintf(stderr, "%s --help shows the flags.\n", cmd.Name())
@@ -90,11 +98,24 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	return CannotRun
 }
 
+// Tell writes an error of the named command to stderr. What it says of files is
+// escaped, but for the ends of lines.
+func Tell(stderr io.Writer, name string, err error) {
+	text := name + ": " + strings.TrimSpace(err.Error())
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(stderr, names.Printable(strings.ReplaceAll(line, "\t", "    ")))
+	}
+}
+
+// oneSignal is how long signals that follow one are the same: a terminal sends its
+// to a supervisor too, which hands it on.
+const oneSignal = 300 * time.Millisecond
+
 // Context ends on SIGINT and SIGTERM. A second signal ends the process the
 // ordinary way.
 func Context() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return ctx, stop
 }
 

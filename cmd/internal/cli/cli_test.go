@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -46,6 +47,16 @@ func TestExecuteMapsErrorsToExitCodes(t *testing.T) {
 		if exit != c.exit || !strings.HasPrefix(stderr, c.stderr) || stdout != "" || c.stderr == "" && stderr != "" {
 			t.Errorf("%v, %q: exit %d, stdout %q, stderr %q", c.result, c.args, exit, stdout, stderr)
 		}
+	}
+}
+
+// Go's own exit code after a panic is that of usage.
+func TestPanicCannotRun(t *testing.T) {
+	var out, errs bytes.Buffer
+	var code int
+	cmd := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return []error{}[len(os.Args)] }}
+	if exit := Execute(context.Background(), cmd, nil, &out, &errs, &code); exit != CannotRun || !strings.HasPrefix(errs.String(), "tool: panic: runtime error: index out of range") {
+		t.Errorf("exit %d, stderr %q", exit, errs.String())
 	}
 }
 
@@ -138,14 +149,17 @@ func TestPresetReadsFiles(t *testing.T) {
 		t.Errorf("%v, %+v", err, c.Optimizer)
 	}
 	for content, want := range map[string]string{
-		"":            "EOF",
+		"":            "regular file with content",
+		" ":           "EOF",
 		sizes + sizes: "more than one value",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta3":1}}`:   "beta3",
 		sizes[:len(sizes)-1] + `,"optimizer":{"beta2":1.5}}`: "beta2=1.5",
-		"{}":             "vocab=0",
-		`{"hiden":8}`:    "hiden",
-		`{"vocab":1e99}`: "number",
-		"[8]":            "unmarshal",
+		sizes[:len(sizes)-1] + `,"name":"a\u001bb"}`:         `name "a\x1bb"`,
+		"{}":                                     "vocab=0",
+		sizes[:len(sizes)-1] + `,"name":"Nano"}`: "is that of a named configuration",
+		`{"hiden":8}`:                            "hiden",
+		`{"vocab":1e99}`:                         "number",
+		"[8]":                                    "unmarshal",
 	} {
 		if _, err := Preset(write("bad.json", content)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "bad.json") {
 			t.Errorf("%q: %v, want the file and %q", content, err, want)
@@ -155,8 +169,16 @@ func TestPresetReadsFiles(t *testing.T) {
 
 func TestFreshDirRefusesOldHistories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
+	release, err := Claim("", dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
 	if err := FreshDir(dir); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := Claim(dir); !errors.Is(err, files.ErrInUse) {
+		t.Errorf("a second claim: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "report.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -167,9 +189,15 @@ func TestFreshDirRefusesOldHistories(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "0000"+trace.Extension), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var usage *UsageError
-	if err := FreshDir(filepath.Dir(dir)); !errors.As(err, &usage) {
-		t.Errorf("a history below it: %v", err)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(dir), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, above := range []string{filepath.Dir(dir), link} {
+		var usage *UsageError
+		if err := FreshDir(above); !errors.As(err, &usage) {
+			t.Errorf("a history below %s: %v", above, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +14,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -53,6 +55,15 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }
 
+// Given opens the training text that a flag names: Text, and - for stdin, which the
+// names in histories never mean.
+func Given(name string, stdin io.Reader) (data.Text, error) {
+	if name == "-" {
+		return data.Read(name, stdin)
+	}
+	return Text(name)
+}
+
 // Text opens a training text: a built-in one by its name, anything else is a file,
 // or, where there is no such file, the beginning of a text: "default[:5000]".
 func Text(name string) (data.Text, error) {
@@ -77,13 +88,17 @@ func Preset(name string) (spec.Config, error) {
 	if !strings.HasSuffix(name, ".json") {
 		return spec.Preset(name)
 	}
-	f, err := os.Open(name)
+	b, err := files.Read(name, maxConfigFile)
 	if err != nil {
 		return spec.Config{}, fmt.Errorf("config: %w", err)
 	}
-	defer f.Close()
+	return configOf(b, name)
+}
+
+// configOf is the configuration that the content of a file of that name describes.
+func configOf(b []byte, name string) (spec.Config, error) {
 	c := spec.Config{Text: "default", Seed: 1}
-	dec := json.NewDecoder(io.LimitReader(f, maxConfigFile))
+	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	file := struct {
 		*model.Config
@@ -98,6 +113,12 @@ func Preset(name string) (spec.Config, error) {
 	if c.Model.Name == "" {
 		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")
 	}
+	if _, err := model.Named(c.Model.Name); err == nil {
+		return c, fmt.Errorf("config %s: name %q: is that of a named configuration; give it another", name, c.Model.Name)
+	}
+	if names.Printable(c.Model.Name) != c.Model.Name {
+		return c, fmt.Errorf("config %s: name %q: must be of printable characters", name, c.Model.Name)
+	}
 	if err := c.Validate(); err != nil {
 		return c, fmt.Errorf("config %s: %w", name, err)
 	}
@@ -106,36 +127,16 @@ func Preset(name string) (spec.Config, error) {
 
 // Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := under(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Width is the number of columns of the terminal w; 80 where unknown.
 func Width(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := under(w).(*os.File); ok {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 			return n
 		}
 	}
 	return 80
-}
-
-// FreshDir makes dir for histories. A directory that already holds some is a
-// usage error: files of two runs must not mix.
-func FreshDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	var found string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
-			found = path
-			return filepath.SkipAll
-		}
-		return err
-	})
-	if err == nil && found != "" {
-		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
-	}
-	return err
 }

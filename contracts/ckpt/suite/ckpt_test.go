@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts"
+	ckpts "github.com/lockstep-ml/lockstep/contracts/ckpt"
 	ckpt "github.com/lockstep-ml/lockstep/contracts/ckpt/suite"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
@@ -47,7 +48,7 @@ func TestOnRuns(t *testing.T) {
 		{"data", func(e trace.Event) bool { return e.Kind == trace.KindData && e.Step == 3 }, []string{"4"}},
 	} {
 		t.Run("without "+x.name, func(t *testing.T) {
-			for _, res := range contract.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.lost)}) {
+			for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.lost)}) {
 				if n := strings.TrimPrefix(res.Clause.ID, "C-CKPT-001."); slices.Contains(x.clauses, n) && res.Verdict() != contract.Inconclusive {
 					t.Errorf("%s is %s: saw %d of %d", res.Clause.ID, res.Verdict(), res.Saw, res.Expected)
 					contracttest.Log(t, res)
@@ -130,6 +131,31 @@ func TestDamages(t *testing.T) {
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("the run leaves %v behind (%v)", left, err)
+	}
+}
+
+// Each damage that a reader can see in the files is seen in a stored checkpoint by
+// the clauses about those, whoever resumes it; what is no damage is none there.
+func TestDamagesAreSeenInFiles(t *testing.T) {
+	for _, d := range append([]ckpts.Damage{{}}, ckpts.Damages()...) {
+		t.Run(d.Name, func(t *testing.T) {
+			h, err := ckpt.Damaged(t.Context(), d.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := contract.Judge(t.Context(), ckpts.Contract(), []contract.Evidence{{Case: d.Name, Histories: map[contract.Role]*trace.History{contract.Test: h},
+				Clauses: []string{"C-CKPT-001.6", "C-CKPT-001.7"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			six, seven := all[5], all[6]
+			switch {
+			case d.File == "" && (six.Verdict() != contract.Held || seven.Verdict() != contract.Held):
+				t.Errorf("no damage, and clause 6 is %s, 7 %s: %v %v", six.Verdict(), seven.Verdict(), six.Findings, seven.Findings)
+			case d.File != "" && six.Verdict() != contract.Violated && seven.Verdict() != contract.Violated:
+				t.Errorf("clause 6 is %s, clause 7 %s", six.Verdict(), seven.Verdict())
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,8 @@ func damages() map[string]func(dir string) error {
 		"of another optimizer":                            manifested(setting("sgd", "spec", "optimizer", "name")),
 		"of another learning rate":                        manifested(setting(2e-3, "spec", "optimizer", "lr")),
 		"of another batch":                                manifested(setting(3, "spec", "sequences")),
+		"of another last step":                            manifested(setting("pad", "spec", "last_step")),
+		"of another blank position":                       manifested(setting([]int{1}, "spec", "blank")),
 		"of another seed":                                 manifested(setting(7, "spec", "seed")),
 		"left out of the manifest": edit(manifest, func(x []byte) []byte {
 			text := string(x)
@@ -67,18 +70,24 @@ func damages() map[string]func(dir string) error {
 // edit rewrites a file of a checkpoint.
 func edit(file string, change func([]byte) []byte) func(dir string) error {
 	return func(dir string) error {
-		path := filepath.Join(dir, file)
-		x, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		was := string(x)
-		x = change(x)
-		if string(x) == was {
-			return fmt.Errorf("%s: the damage changes nothing", file)
-		}
-		return os.WriteFile(path, x, 0o644)
+		return rewrite(filepath.Join(dir, file), func(x []byte) ([]byte, error) { return change(x), nil })
 	}
+}
+
+// rewrite changes a file.
+func rewrite(path string, change func([]byte) ([]byte, error)) error {
+	x, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	was := string(x)
+	if x, err = change(x); err != nil {
+		return err
+	}
+	if string(x) == was {
+		return fmt.Errorf("%s: the damage changes nothing", filepath.Base(path))
+	}
+	return os.WriteFile(path, x, 0o644)
 }
 
 // all does one thing after the other.
@@ -153,6 +162,11 @@ func damaged(o suite.Options, prepare func(dir, whole string) error) suite.Case 
 		}}}}
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // damagedConfig is the run whose checkpoint is damaged.
 func damagedConfig(o suite.Options) (spec.Config, error) {
 	own := suite.Options{Text: data.Default(), Backend: o.Backend}
@@ -179,6 +193,7 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 	log := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Plan: "resume " + cfg.Plan.String(), Model: cfg.Model.Name}}
 	longer, do := cfg, damages()
 	longer.Steps++
+	maps.Copy(do, inHeaders())
 	do[""] = func(string) error { return nil }
 	for i, d := range append([]ckpt.Damage{{}}, ckpt.Damages()...) {
 		copied := filepath.Join(root, fmt.Sprint(i))
@@ -187,7 +202,10 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		}
 		dir := filepath.Join(copied, checkpoint.DirName(stored))
 		if err := do[d.Name](dir); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", d.Name, err)
+		}
+		if after := filepath.Join(copied, checkpoint.DirName(beyond)); exists(after) {
+			dir = after
 		}
 		if prepare != nil {
 			if err := prepare(dir, filepath.Join(whole, checkpoint.DirName(stored))); err != nil {
@@ -200,5 +218,6 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		}
 		log.Record(e)
 	}
+	log.Record(trace.Event{Kind: trace.KindEnd, Step: stored})
 	return trace.Merge([]*trace.Log{log})
 }

@@ -136,6 +136,34 @@ func flipAfter(rank, n int, bit uint) fault.Fault {
 // descending adds the ranks in descending order.
 func descending(c *fault.Call) error { return c.Within(0, -c.Comm.Rank()) }
 
+// beyond does do in groups of more than n ranks.
+func beyond(n int, do func(*fault.Call) error) func(*fault.Call) error {
+	return func(c *fault.Call) error {
+		if c.Comm.Size() <= n {
+			return c.Do()
+		}
+		return do(c)
+	}
+}
+
+// pastChunk loses what reduce-scatters leave of parts of vectors of more than n
+// elements, from element n of the vector on.
+func pastChunk(n int) fault.Fault {
+	return fault.OnCalls(func(c *fault.Call) bool { return c.Op == names.OpReduceScatter }, func(c *fault.Call) error {
+		if err := c.Do(); err != nil {
+			return err
+		}
+		first := shard.Bounds(c.From.Len(), c.Comm.Size())[c.Comm.Rank()]
+		if c.Bounds != nil {
+			first = c.Bounds[c.Comm.Rank()]
+		}
+		if lost := min(max(n-first, 0), c.X.Len()); lost < c.X.Len() {
+			c.Backend.Fill(c.X.Range(lost, c.X.Len()), 0)
+		}
+		return nil
+	})
+}
+
 // rootOfWorld makes sub-groups broadcast from the rank after the one asked for.
 func rootOfWorld() fault.Fault {
 	return fault.OnComm(func(_ int, _ names.Axis, c comm.Communicator) comm.Communicator { return world{c} })

@@ -24,8 +24,11 @@
 //	drop ROLE [ranks=(0,1)]
 //	                  takes away the events that have all fields of one of
 //	                  the input's lines
+//	cut ROLE [ranks=(0,1)]
+//	                  says that the histories of the ranks are cut off
 //	judge [clauses=(1,2)]
-//	                  judges the histories as one case
+//	                  judges the histories as one case; those that are not cut
+//	                  off, and have no end, end with the last step
 //
 // An event is its kind and its fields, named as in JSON: "comm step=0
 // op=all-reduce group=dp ranks=0,1 unit=embed count=12", "unmoved
@@ -55,7 +58,7 @@ import (
 // Run tests a contract on the transcripts in a file or directory.
 func Run(t *testing.T, c *contract.Contract, path string) {
 	datadriven.Walk(t, path, func(t *testing.T, path string) {
-		s := &script{contract: c, runs: map[contract.Role]*trace.History{}}
+		s := &script{contract: c, runs: map[contract.Role]*trace.History{}, cut: map[contract.Role][]int{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out, err := s.do(d)
 			if err != nil {
@@ -70,6 +73,7 @@ func Run(t *testing.T, c *contract.Contract, path string) {
 type script struct {
 	contract *contract.Contract
 	runs     map[contract.Role]*trace.History
+	cut      map[contract.Role][]int // ranks whose histories are cut off
 }
 
 // do obeys one command.
@@ -102,8 +106,11 @@ func (s *script) do(d *datadriven.TestData) (string, error) {
 		return change(h, ranks, expand(lines(d.Input)))
 	case "drop":
 		return drop(h, ranks, expand(lines(d.Input)))
+	case "cut":
+		s.cut[role] = append(s.cut[role], ranks...)
+		return fmt.Sprintf("%d cut off\n", len(ranks)), nil
 	}
-	return "", fmt.Errorf("no command %q: known are run, drill, events, change, drop, judge", d.Cmd)
+	return "", fmt.Errorf("no command %q: known are run, drill, events, change, drop, cut, judge", d.Cmd)
 }
 
 // lines are the lines of a command's input without comments.
@@ -177,6 +184,7 @@ func (s *script) history(role contract.Role, header trace.Header) *trace.History
 		h.Ranks[r] = nil
 	}
 	s.runs[role] = h
+	delete(s.cut, role)
 	return h
 }
 
@@ -271,48 +279,4 @@ func drop(h *trace.History, ranks []int, lines []string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d events fewer\n", n), nil
-}
-
-// judge judges the histories as they are.
-func (s *script) judge(d *datadriven.TestData) (string, error) {
-	var clauses []string
-	if arg, ok := d.Arg("clauses"); ok {
-		for _, n := range arg.Vals {
-			id := s.contract.ID + "." + n
-			if !slices.ContainsFunc(s.contract.Clauses, func(c *contract.Clause) bool { return c.ID == id }) {
-				return "", fmt.Errorf("no clause %s", id)
-			}
-			clauses = append(clauses, id)
-		}
-	}
-	var b strings.Builder
-	for _, r := range contract.Judge(s.contract, []contract.Evidence{{Case: "transcript", Histories: s.runs, Clauses: clauses}}) {
-		if clauses == nil || slices.Contains(clauses, r.Clause.ID) {
-			result(&b, r)
-		}
-	}
-	return b.String(), nil
-}
-
-// result writes what a clause came to.
-func result(b *strings.Builder, r contract.Result) {
-	fmt.Fprintf(b, "%s %s, saw %d of %d\n", r.Clause.ID, r.Verdict(), r.Saw, r.Expected)
-	for _, x := range r.Doubts {
-		fmt.Fprintf(b, "  doubt: %s\n", x)
-	}
-	for _, f := range r.Findings {
-		fmt.Fprintf(b, "  rank %d, step %d", f.Rank, f.Step)
-		for _, x := range []struct{ name, value string }{{"tensor", f.Tensor}, {"got", f.Got}, {"want", f.Want}, {"bound", f.Bound}} {
-			if x.value != "" {
-				fmt.Fprintf(b, ", %s %s", x.name, x.value)
-			}
-		}
-		if f.Index >= 0 {
-			fmt.Fprintf(b, ", index %d", f.Index)
-		}
-		fmt.Fprintf(b, ": %s\n", f.Message)
-	}
-	if more := r.Total - len(r.Findings); more > 0 {
-		fmt.Fprintf(b, "  and %d more\n", more)
-	}
 }

@@ -54,7 +54,7 @@ func TestParseRefuses(t *testing.T) {
 
 // TestErrors: what a transcript asks that cannot be done is part of its output.
 func TestErrors(t *testing.T) {
-	s := &script{contract: &contract.Contract{ID: "C-X-001"}, runs: map[contract.Role]*trace.History{}}
+	s := &script{contract: &contract.Contract{ID: "C-X-001"}, runs: map[contract.Role]*trace.History{}, cut: map[contract.Role][]int{}}
 	do := func(line, input string) string {
 		d := &datadriven.TestData{Input: input}
 		words := strings.Fields(line)

@@ -17,7 +17,22 @@ const (
 	dropped = " bytes"        // on the text of all bytes, over the end of it
 	padded  = " bytes padded" // that with the last step padded
 	toEnd   = " to the end"   // on the text that was asked for, over the end of it
+	again   = " of five epochs"
 )
+
+// epoch is how many whole steps the text of the cases over many epochs has.
+const epoch = 7
+
+// lasting takes a small model through its text again and again.
+func lasting(c *spec.Config) {
+	c.Model.Layers, c.Model.Hidden, c.Model.Intermediate, c.Model.SeqLen = 1, 8, 8, 8
+	c.Sequences, c.Blank, c.Steps = 5, []int{3}, max(c.Steps, 5*(epoch+1))
+}
+
+func lastingPadded(c *spec.Config) {
+	lasting(c)
+	c.LastStep = data.Pad
+}
 
 // onBytes puts a fixture on the text of all bytes, unless another was asked for.
 func onBytes(c *spec.Config) {
@@ -43,6 +58,8 @@ func fixtures(level int) []suite.Fixture {
 		f("odd", dropped, onBytes, "dp=4,microbatches=3", "dp=3"),
 		f("odd", padded, onPaddedBytes, "dp=2,tp=2,microbatches=6", "dp=1"),
 		f("odd", toEnd, onPaddedBytes, "dp=4,zero=1"),
+		{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: lasting, Suffix: again, Epoch: epoch},
+		{Config: "odd", Steps: steps, Plans: []string{"dp=1"}, Change: lastingPadded, Suffix: again + ", padded", Epoch: epoch},
 	}
 	if level > 1 {
 		out = append(out,

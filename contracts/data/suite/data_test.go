@@ -53,9 +53,13 @@ func TestOnRuns(t *testing.T) {
 		none, other := e, e
 		none.Texts = nil
 		other.Texts = func(string) ([]byte, error) { return []byte("another text"), nil }
+		other.Fresh = false
 		for _, x := range []contract.Evidence{none, other} {
 			contracttest.Want(t, c, x, contract.Inconclusive, "1", "2", "3", "4")
 		}
+		other.Fresh = true
+		contracttest.Want(t, c, other, contract.Inconclusive, "1", "2", "4")
+		contracttest.Want(t, c, other, contract.Violated, "3")
 	})
 	for _, x := range []struct {
 		name, clause string

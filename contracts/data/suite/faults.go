@@ -1,11 +1,15 @@
 package suite
 
 import (
+	"context"
 	"slices"
 
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // rows changes every sequence that ranks are given. The change has a copy.
@@ -72,6 +76,14 @@ func late(epoch int) fault.Fault {
 	})
 }
 
+// lateFrom begins every epoch of so many steps from the n-th (from 0) on one step late.
+func lateFrom(n, epoch int) fault.Fault {
+	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {
+		s.Step += max(s.Step/epoch-n+1, 0)
+		return s.Do()
+	})
+}
+
 // dropPadded leaves out the last step of every epoch of so many.
 func dropPadded(epoch int) fault.Fault {
 	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {
@@ -113,5 +125,23 @@ func oneMore() fault.Fault {
 func valid(q *data.Sequence) {
 	if q.Valid > 0 {
 		q.Valid++
+	}
+}
+
+// loaded changes the text that the run of a case is given.
+func loaded(change func([]byte) []byte) func(*suite.Case) {
+	return func(c *suite.Case) {
+		r := c.Runs[contract.Test]
+		cfg := *r.Config
+		r.Key, r.Do = "", func(ctx context.Context, env suite.Env) (*trace.History, error) {
+			open := env.Text
+			env.Text = func(name string) (data.Text, error) {
+				t, err := open(name)
+				t.Bytes = change(slices.Clone(t.Bytes))
+				return t, err
+			}
+			return env.Train(ctx, cfg)
+		}
+		c.Runs[contract.Test] = r
 	}
 }

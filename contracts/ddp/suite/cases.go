@@ -23,6 +23,16 @@ func of(n int) func(*spec.Config) { return func(c *spec.Config) { c.Sequences = 
 // oracle computes everything again, and what they reduce is as long as ever.
 func short(c *spec.Config) { c.Model.SeqLen, c.Sequences = 3, 8 }
 
+// many makes a small model of 32 logical workers, of whom n have a sequence: on one
+// rank the binary counter that adds them has all its levels, and where n is no power of
+// two the tree lacks leaves on several.
+func many(n int) func(*spec.Config) {
+	return func(c *spec.Config) {
+		c.Model.Layers, c.Model.Hidden, c.Model.Intermediate, c.Model.SeqLen, c.Model.Groups.Data = 1, 8, 8, 4, 32
+		c.Sequences, c.Blank = n, nil
+	}
+}
+
 // fixtures are the default cases of a level. dp=2 proves nothing about the
 // shape of the tree, so there is always a larger one; nano with five sequences
 // has logical workers, and one whole rank, without data; dp=3 divides nothing.
@@ -35,9 +45,11 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4"}, Change: of(5), Suffix: " of 5 sequences"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
+		{Config: "nano", Steps: 2, Plans: []string{"dp=4"}, Change: many(32), Suffix: " of 32 workers"},
+		{Config: "nano", Steps: 2, Plans: []string{"dp=8,zero=2"}, Change: many(21), Suffix: " of 21 workers"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4,comm=ring", "dp=3,comm=star"}, Change: short, Suffix: " of short sequences"},
 	}
-	many := []suite.Fixture{
+	more := []suite.Fixture{
 		{Config: "nano", Steps: 20, Plans: []string{"dp=2", "dp=4", "dp=8", "dp=2,microbatches=8"}},
 		{Config: "nano", Steps: 4, Plans: []string{"dp=3", "dp=4,comm=ring", "dp=3,comm=star"}},
 		{Config: "odd", Steps: 20, Plans: []string{"dp=2", "dp=4", "dp=2,microbatches=6"}},
@@ -53,7 +65,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=3,tp=2,pp=2", "dp=3,tp=2,zero=2"}, Suffix: " of two steps"},
 		{Config: "5M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"},
 	}
-	return suite.Level(level, few, many,
+	return suite.Level(level, few, more,
 		suite.Fixture{Config: "nano", Steps: 2000, Plans: []string{"dp=8"}, Suffix: " soak"},
 		suite.Fixture{Config: "350M", Steps: 2, Plans: []string{"dp=2"}, Change: of(4), Suffix: " of 4 sequences"})
 }

@@ -75,7 +75,7 @@ func TestPlans(t *testing.T) {
 func TestOneReplicaIsNoSubject(t *testing.T) {
 	var r contracttest.Runner
 	contracttest.Want(t, ddp.Suite(), judged(t, &r, short(t, "nano", "tp=2,pp=2")), contract.Inconclusive, all...)
-	for text, want := range map[string]bool{"": true, "dp=1": true, "dp=2": true, "tp=2": false, "pp=4,zero=1": false, "dp=2,tp=2,pp=2": true, "dp=3,zero=3": true} {
+	for text, want := range map[string]bool{"": false, "dp=1": false, "dp=2": true, "tp=2": false, "pp=4,zero=1": false, "dp=2,tp=2,pp=2": true, "dp=3,zero=3": true} {
 		p, err := plan.Parse(text)
 		if err != nil {
 			t.Fatal(err)

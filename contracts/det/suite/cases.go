@@ -35,7 +35,12 @@ func list(o suite.Options) []suite.Case {
 		if err != nil {
 			return []suite.Case{suite.Broken("options", err)}
 		}
-		out = append(out, again(cfg, o), plans(cfg, o))
+		if on := parallel(cfg, o); len(on) > 0 {
+			out = append(out, again(cfg, on, o), plans(cfg, on, o))
+		}
+	}
+	if len(out) == 0 {
+		return nil // none of the plans that were asked for
 	}
 	return append(append(out, goldens(o)...), schedules(o)...)
 }
@@ -49,8 +54,8 @@ func steps(level int) int {
 }
 
 // again runs a plan twice, and once with another seed.
-func again(cfg spec.Config, o suite.Options) suite.Case {
-	cfg = compare.On(cfg, parallel(cfg, o)[0])
+func again(cfg spec.Config, on []plan.Plan, o suite.Options) suite.Case {
+	cfg = compare.On(cfg, on[0])
 	second := suite.Train(cfg, o)
 	second.Key += " again"
 	reseeded := cfg
@@ -64,8 +69,9 @@ func again(cfg spec.Config, o suite.Options) suite.Case {
 }
 
 // parallel lists the plans to compare with one rank: those of the options that
-// promise its bits, else all data-parallel sizes that divide the groups, and
-// what fits of products with tensor and pipeline parallelism and ZeRO.
+// promise its bits, or, where it names none, all data-parallel sizes that divide
+// the groups, and what fits of products with tensor and pipeline parallelism and
+// ZeRO.
 func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 	var out []plan.Plan
 	asked, _ := suite.Plans(o.Plans) // the options were checked
@@ -74,7 +80,7 @@ func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 			out = append(out, p)
 		}
 	}
-	if len(out) > 0 {
+	if len(asked) > 0 {
 		return out
 	}
 	for dp := min(4, cfg.Model.Groups.Data); dp > 1; dp /= 2 {
@@ -97,13 +103,13 @@ func parallel(cfg spec.Config, o suite.Options) []plan.Plan {
 
 // plans runs one configuration on one rank, on parallel plans, and on one
 // thread.
-func plans(cfg spec.Config, o suite.Options) suite.Case {
+func plans(cfg spec.Config, on []plan.Plan, o suite.Options) suite.Case {
 	one := compare.Single(cfg)
 	c := suite.Case{Name: cfg.Model.Name + " on plans", Clauses: []string{"C-DET-001.4"}, Runs: map[contract.Role]suite.Run{
 		contract.Test: suite.Train(one, o),
 		det.OneThread: {Key: suite.Train(one, o).Key + " on one thread", Alone: true, Do: onOneThread(one)},
 	}}
-	for _, p := range parallel(cfg, o) {
+	for _, p := range on {
 		c.Runs[contract.Role(p.String())] = suite.Train(compare.On(cfg, p), o)
 	}
 	return c

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -15,11 +16,16 @@ type fixture struct {
 	config, suffix string
 	change         func(*spec.Config) // of the preset
 	clauses        []string           // that it is evidence for; nil is all
+	judged         []int              // steps whose activations are recorded; none is the last one
+	whole          bool               // sequence, and batch: it fits as it is
 }
 
 // steps of a case: in the last one, when norm weights are no longer 1, activations
 // are recorded.
 const steps = 3
+
+// values is the clause that reads activations.
+const values = "C-MODEL-001.2"
 
 // tokens is the sequence length of the default cases.
 const tokens = 11
@@ -32,6 +38,8 @@ func fixtures(level int) []fixture {
 		{config: "odd", suffix: " adamw biased", change: biased},
 		{config: "nano", suffix: " sgd", change: sgd, clauses: []string{"C-MODEL-001.1", "C-MODEL-001.3", "C-MODEL-001.4"}},
 		{config: "nano"}, {config: "odd"},
+		{config: "nano", suffix: " of 72 steps", change: long, judged: []int{26, 48, lasting - 1}},
+		{config: "odd", suffix: " of 140 tokens", change: wide},
 	}
 	if level > 1 {
 		out = append(out, fixture{config: "tiny"}, fixture{config: "5M"})
@@ -62,12 +70,41 @@ func sgd(c *spec.Config) {
 	o.Warmup, o.Horizon, o.Clip = 2, 9, 2.1
 }
 
+// Of the long case: its steps, more than three times its horizon, and what its seed
+// has beyond 32 bits.
+const lasting, distant, above = 72, 22, 0x9e3779b9 << 32
+
+// long takes so many steps of a small model that none of the corrections, rates and
+// moments that come late goes unseen, from a seed of 64 bits.
+func long(c *spec.Config) {
+	c.Seed ^= above
+	c.Steps = max(c.Steps, lasting)
+	small(c)
+	c.Sequences, c.Model.SeqLen = 3, 5
+	o := &c.Optimizer
+	o.LR, o.Beta1, o.Beta2, o.Clip, o.Warmup, o.Horizon, o.MinLR = 3e-3, 0.98, 0.99, 0.9, 3, distant, 5e-4
+}
+
+// wide has positions past 128, in heads of three angles.
+func wide(c *spec.Config) {
+	small(c)
+	c.Sequences, c.Blank, c.Model.SeqLen, c.Model.HeadDim = 2, nil, 140, 6
+}
+
+// small is a model of one block with all of its parts.
+func small(c *spec.Config) {
+	m := &c.Model
+	m.Layers, m.Hidden, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate = 1, 4, 2, 1, 2, 4
+	m.Groups = model.Groups{Tensor: 1, Data: 2}
+}
+
 // list makes the cases of options. Plans make none: what is judged is the single
 // worker.
 func list(o suite.Options) []suite.Case {
 	all := fixtures(o.Level)
 	if o.Config != "" {
 		all = []fixture{{config: o.Config}}
+		all = append(all, wholly(o)...)
 	}
 	var out []suite.Case
 	for _, f := range all {
@@ -78,11 +115,13 @@ func list(o suite.Options) []suite.Case {
 		if f.change != nil {
 			f.change(&cfg)
 		}
-		if err := fit(&cfg, o.Level); err != nil {
+		if f.whole {
+			record(&cfg)
+		} else if err := fit(&cfg, o.Level); err != nil {
 			return []suite.Case{suite.Broken(f.config, err)}
 		}
-		c := Case(cfg.Model.Name+f.suffix, cfg, o)
-		if c.Clauses = f.clauses; f.clauses != nil {
+		c := Case(cfg.Model.Name+f.suffix, cfg, o, f.judged...)
+		if c.Clauses = f.clauses; !c.Shows(values) {
 			c.Runs[contract.Test] = suite.Train(cfg, o)
 		}
 		out = append(out, c)
@@ -107,9 +146,8 @@ const (
 )
 
 // fit shortens sequences, the batch and the run of a large model: all formulas
-// stay, there are fewer positions and rows. All elements are recorded.
+// stay, there are fewer positions and rows.
 func fit(c *spec.Config, level int) error {
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
 	n := c.Model.Params()
 	if n > maxParams {
 		return fmt.Errorf("config %s: %d parameters: the elements of at most %d are kept in memory", c.Model.Name, n, maxParams)
@@ -119,17 +157,26 @@ func fit(c *spec.Config, level int) error {
 		c.Sequences, c.Blank = few, nil
 	}
 	c.Model.SeqLen = min(c.Model.SeqLen, max(least, int(rows)/c.Sequences))
-	c.Steps = max(2, min(c.Steps, int(maxElements/n)))
+	record(c)
 	return nil
 }
 
-// Case is a run of a configuration of one rank with the activations of its last
-// step.
-func Case(name string, cfg spec.Config, o suite.Options) suite.Case {
+// record records all elements of a run, of as many steps as there is memory for.
+func record(c *spec.Config) {
+	c.Evidence = spec.Evidence{Digests: true, Capture: true}
+	c.Steps = max(2, min(c.Steps, int(maxElements/c.Model.Params())))
+}
+
+// Case is a run of a configuration of one rank with the activations of some steps; of
+// none given, of its last.
+func Case(name string, cfg spec.Config, o suite.Options, judged ...int) suite.Case {
+	if len(judged) == 0 {
+		judged = []int{cfg.Steps - 1}
+	}
 	r := suite.Train(cfg, o)
-	r.Key += " with the activations of its last step"
+	r.Key += fmt.Sprintf(" with the activations of steps %v", judged)
 	r.Do = func(ctx context.Context, env suite.Env) (*trace.History, error) {
-		rec := &recorder{only: cfg.Steps - 1, layers: cfg.Model.Layers}
+		rec := &recorder{only: judged, layers: cfg.Model.Layers}
 		rec.attach(&env.Parts)
 		h, err := env.Train(ctx, cfg)
 		if h != nil {

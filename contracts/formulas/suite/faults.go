@@ -86,6 +86,22 @@ func ofMicroBatch(n int) func(targets []int32, share float64) float64 {
 	}
 }
 
+// stopped rotates every position of a sequence from limit on by the angles of the one
+// before limit. The tables hold a sequence's positions, and rows go through them again
+// and again.
+func stopped(limit int) func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool) {
+	return func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool) {
+		if t := cos.Rows; t > limit {
+			for _, table := range []kernels.Tensor{cos, sin} {
+				for i := limit; i < t; i++ {
+					be.Copy(table.RowRange(i, i+1), table.RowRange(limit-1, limit))
+				}
+			}
+		}
+		be.Rope(x, cos, sin, inverse)
+	}
+}
+
 // noSlope leaves z*(1-sigmoid(z)) out of the derivative of the gate.
 func noSlope(be kernels.Backend, dz, du, dh, z, u kernels.Tensor) {
 	gate, up, d := read(be, z), read(be, u), read(be, dh)

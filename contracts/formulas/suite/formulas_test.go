@@ -120,7 +120,8 @@ func TestElementsAreNamed(t *testing.T) {
 // not give as they are clips in some steps and not in others.
 func TestDefaultCasesClipAndDoNot(t *testing.T) {
 	var r contracttest.Runner
-	for _, cs := range formulas.Suite().Cases(contracttest.Options())[:3] {
+	all := formulas.Suite().Cases(contracttest.Options())
+	for _, cs := range append(all[:3:3], all[5]) {
 		e, err := r.Evidence(t, cs)
 		if err != nil {
 			t.Fatal(err)
@@ -140,6 +141,33 @@ func TestDefaultCasesClipAndDoNot(t *testing.T) {
 		if clipped == 0 || clipped == steps || cs.Clauses == nil && judged < cfg.Optimizer.Warmup {
 			t.Errorf("%s: %d of %d steps clipped, step %d judged after a warm-up of %d", cs.Name, clipped, steps, judged, cfg.Optimizer.Warmup)
 		}
+	}
+}
+
+// The case of long sequences is judged where it is long: tokens past 128 have targets.
+func TestLongSequencesHaveTargets(t *testing.T) {
+	var r contracttest.Runner
+	cs, ok := formulas.Suite().Find(contracttest.Options(), "odd of 140 tokens")
+	if !ok {
+		t.Fatal("no such case")
+	}
+	e, err := r.Evidence(t, cs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	length, valid := cs.Runs[contract.Test].Config.Model.SeqLen, 0
+	for ev := range e.Histories[contract.Test].All {
+		if ev.Kind != trace.KindTap || ev.Tensor != "targets" {
+			continue
+		}
+		for i, y := range ev.Data {
+			if i%length > 128 && y >= 0 {
+				valid++
+			}
+		}
+	}
+	if valid == 0 {
+		t.Error("no token past 128 has a target")
 	}
 }
 
@@ -199,7 +227,27 @@ func TestNamedConfigurations(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, x := range []struct {
+		config                        string
+		level, seqLen, layers, hidden int
+	}{{"5M", 1, 128, 4, 256}, {"50M", 1, 512, 1, 16}, {"50M", 3, 512, 12, 512}} {
+		o := contracttest.Options()
+		o.Config, o.Level = x.config, x.level
+		all := formulas.Suite().Cases(o)
+		m, want := all[1].Runs[contract.Test].Config.Model, all[0].Runs[contract.Test].Config.Model
+		if len(all) != 2 || m.SeqLen != x.seqLen || m.Layers != x.layers || m.Hidden != x.hidden || m.HeadDim != want.HeadDim || m.RopeTheta != want.RopeTheta {
+			t.Errorf("%s at level %d: %d cases, the second of %+v", x.config, x.level, len(all), m)
+		}
+		if got := all[1].Runs[contract.Test].Do; got == nil {
+			t.Errorf("%s at level %d: no activations are recorded", x.config, x.level)
+		}
+	}
 	o := contracttest.Options()
+	o.Config = "nano"
+	if n := len(formulas.Suite().Cases(o)); n != 1 {
+		t.Errorf("nano: %d cases, want its own alone, whose sequences are whole", n)
+	}
+	o = contracttest.Options()
 	o.Config = "llama2-7b"
 	if cs := formulas.Suite().Cases(o); cs[0].Runs[contract.Test].Config != nil {
 		t.Error("the elements of seven billion parameters are kept")

@@ -17,6 +17,8 @@ const (
 	onNano = "nano adamw"
 	onOdd  = "odd adamw biased"
 	onSGD  = "nano sgd"
+	onLong = "nano of 72 steps"
+	onWide = "odd of 140 tokens"
 )
 
 // mutants are broken runs, several per clause. What is broken is what all plans
@@ -52,6 +54,8 @@ func initials() []suite.Mutant {
 		faulty("deviation-of-default", onNano, begin("embed_tokens"), believes(func(c *spec.Config) { c.Model.InitStd = 0.02 }),
 			"initial weights have the default deviation, whatever is configured"),
 		faulty("another-seed", onOdd, begin("embed_tokens"), believes(func(c *spec.Config) { c.Seed++ }), "the generator is given the next seed"),
+		faulty("seed-of-32-bits", onLong, begin("embed_tokens"), believes(func(c *spec.Config) { c.Seed = uint64(uint32(c.Seed)) }),
+			"the generator is given the lower half of the seed"),
 		faulty("biases-from-zero", onOdd, begin("layers.0.self_attn.q_proj.bias"), filled(func(name string) bool { return strings.HasSuffix(name, "bias") }, 0),
 			"biases begin at 0, whatever is configured"),
 	}
@@ -62,6 +66,8 @@ func forward() []suite.Mutant {
 	return []suite.Mutant{
 		faulty("rotation-the-other-way", onNano, last("block.0/attention"), kernel(broken{rope: func(be kernels.Backend, x, cos, sin kernels.Tensor, inverse bool) { be.Rope(x, cos, sin, !inverse) }}),
 			"queries and keys are rotated by the negative angle, and their gradients too"),
+		faulty("angles-stop-at-64", onWide, last("block.0/attention"), kernel(broken{rope: stopped(64)}),
+			"positions from 64 on all have the angles of the last one before, in both directions"),
 		faulty("theta-of-default", onOdd, last("block.0/attention"), believes(func(c *spec.Config) { c.Model.RopeTheta = 10000 }), "the rotation has the default base, whatever is configured"),
 		faulty("scale-of-wider-heads", onNano, last("block.0/attention"), scaled(func(dim int) float64 { return math.Sqrt(float64(dim) / float64(dim+1)) }),
 			"scores are scaled by 1/sqrt(d+1), in both passes"),
@@ -111,6 +117,12 @@ func scalarsRecorded() []suite.Mutant {
 		}}), "every square enters the norm twice, as a replica's does (pytorch/pytorch#88955)", "B098"),
 		faulty("clip-at-another-norm", onNano, at(0, "coef"), believes(func(c *spec.Config) { c.Optimizer.Clip *= 1.001 }), "the gradient is clipped at another norm than is configured"),
 		faulty("warm-up-off-by-one", onNano, at(0, "lr"), believes(func(c *spec.Config) { c.Optimizer.Warmup++ }), "the warm-up takes a step more"),
+		faulty("counter-falls-past-the-horizon", onLong, at(2*distant-1, "counter"), fault.OnCounter(func(_, taken int) int {
+			if taken == 2*distant {
+				return distant / 2
+			}
+			return taken
+		}), "at twice the horizon the counter goes back to half of it, and the learning rate with it"),
 		faulty("counter-stays", onSGD, at(0, "counter"), fault.IdleCounter(0), "the step counter stays at 0, and with it the learning rate", "B104"),
 	}
 }
@@ -134,6 +146,14 @@ func updates() []suite.Mutant {
 		faulty("another-rate-applied", onNano, at(0, "weight after"), step(func(u *fault.Update) { u.Step.LR *= 1 + 1e-3 }), "the update has another learning rate than is recorded"),
 		faulty("rate-of-step-before", onSGD, at(1, "weight after"), previousRate(), "the update has the learning rate of the step before"),
 		faulty("correction-off-by-one", onNano, at(0, "weight after"), step(func(u *fault.Update) { u.Step.T++ }), "the bias correction counts a step more"),
+		faulty("second-correction-ends", onLong, at(24, "weight after"), step(func(u *fault.Update) {
+			if u.Step.T >= 24 {
+				u.Backend = &broken{Backend: u.Backend, adamW: func(be kernels.Backend, w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
+					p.C2 = 1
+					be.AdamW(w, m, v, g, p)
+				}}
+			}
+		}), "the second moment is corrected in the first 24 steps alone"),
 		faulty("no-bias-correction", onOdd, at(0, "weight after"), adamW(func(p *kernels.AdamWParams) { p.C1, p.C2 = 1, 1 }), "moments are used without bias correction"),
 		faulty("betas-of-default", onOdd, at(0, "m after"), adamW(func(p *kernels.AdamWParams) { p.Beta1, p.Beta2 = 0.9, 0.95 }), "moments decay by the default betas, whatever is configured"),
 		faulty("complement-of-rounded-beta", onOdd, at(0, "v after"), adamW(func(p *kernels.AdamWParams) { p.Beta2 = float64(float32(p.Beta2)) }),

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/formulas"
@@ -12,11 +13,11 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// recorder keeps what the model of the only rank computes with in one step, as taps
+// recorder keeps what the model of the only rank computes with in some steps, as taps
 // with their elements. It stands outside of all other decorators, where the model
 // is: what a fault makes of a result is what it records.
 type recorder struct {
-	only   int // the step that is recorded
+	only   []int // the steps that are recorded
 	layers int
 
 	step   int
@@ -101,7 +102,7 @@ func (r *recorder) integers(unit, name string, x []int32) {
 
 // add records a tap of the given number of columns.
 func (r *recorder) add(what, unit, name string, data trace.Floats, columns int) {
-	if r.step != r.only || len(data) == 0 || r.micro == nil {
+	if !slices.Contains(r.only, r.step) || len(data) == 0 || r.micro == nil {
 		return
 	}
 	d := kernels.Digest{}
@@ -124,7 +125,7 @@ type taping struct {
 }
 
 func (t *taping) keep(what, name string, x kernels.Tensor) {
-	if t.step != t.only || x.Len() == 0 {
+	if !slices.Contains(t.only, t.step) || x.Len() == 0 {
 		return
 	}
 	data := make(trace.Floats, x.Len())

@@ -8,5 +8,5 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: formulas.Contract(), Cases: list, Mutants: mutants()}
+	return &suite.Suite{Contract: formulas.Contract(), Cases: list, Mutants: mutants(), Ignores: []suite.Option{suite.PlanOption}}
 }

@@ -80,6 +80,16 @@ type thick struct{ kernels.Backend }
 
 func (t thick) Unwrap() kernels.Backend { return t.Backend }
 
+// emptied has a name and a tally of its own.
+type emptied struct {
+	kernels.Backend
+	name string
+	all  []kernels.Routine
+}
+
+func (e emptied) Name() string             { return e.name }
+func (e emptied) Tally() []kernels.Routine { return e.all }
+
 const digests = "squares and digests" // the quickest case that has several kernels
 
 // TestLessEvidenceIsInconclusive.
@@ -226,6 +236,10 @@ func TestTallies(t *testing.T) {
 			})
 		}
 	}
+	empty := drilled(t, emptied{ref.New[float32](), "cpu-avx512", nil}, contracttest.Options(), "routines")[0]
+	contracttest.Want(t, c, empty, contract.Inconclusive, "8")
+	still := drilled(t, emptied{ref.New[float32](), "cpu-avx512", []kernels.Routine{{Name: "one", Calls: 7}}}, contracttest.Options(), "routines")[0]
+	contracttest.Want(t, c, still, contract.Inconclusive, "8")
 	hidden := drilled(t, plain{ref.New[float32]()}, contracttest.Options(), "routines")[0]
 	contracttest.Want(t, c, hidden, contract.Inconclusive, "8")
 }

@@ -85,12 +85,13 @@ func wholeVectors() fault.Fault {
 	})
 }
 
-// inOrder adds the sources of a sum one after the other.
-func inOrder() fault.Fault {
+// inOrder adds the sources of a sum one after the other where there are from so many
+// to so many.
+func inOrder(from, to int) fault.Fault {
 	return with(func() faulty {
 		return faulty{reduce: func(be kernels.Backend, dst, src []kernels.Tensor, op kernels.Op) {
 			for _, x := range src {
-				if x.Absent() || op != kernels.Sum || len(src) < 4 {
+				if x.Absent() || op != kernels.Sum || len(src) < from || len(src) > to {
 					be.Reduce(dst, src, op)
 					return
 				}
@@ -111,6 +112,22 @@ func lostAddition() fault.Fault {
 		return faulty{sumSquares: func(be kernels.Backend, acc *kernels.SquareSum, x kernels.Tensor) {
 			if x.Len() > sharedElements {
 				x = kernels.Tensor{Buf: x.Buf, Off: x.Off, Rows: 1, Cols: x.Len() / 2, Stride: x.Len() / 2}
+			}
+			be.SumSquares(acc, x)
+		}}
+	})
+}
+
+// rarelyLost loses one addition of hundreds where threads share squares, as a race
+// does.
+func rarelyLost() fault.Fault {
+	return with(func() faulty {
+		n := 0
+		return faulty{sumSquares: func(be kernels.Backend, acc *kernels.SquareSum, x kernels.Tensor) {
+			if x.Len() > sharedElements {
+				if n++; n%300 == 0 {
+					return
+				}
 			}
 			be.SumSquares(acc, x)
 		}}

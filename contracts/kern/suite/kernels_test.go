@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/kern"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
@@ -44,7 +45,7 @@ func TestEveryKernelInOneElement(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := 0
-		for _, r := range contract.Judge(kern.Contract(), []contract.Evidence{{Case: k, Histories: map[contract.Role]*trace.History{contract.Test: h}}}) {
+		for _, r := range contracttest.Judge(kern.Contract(), []contract.Evidence{{Case: k, Histories: map[contract.Role]*trace.History{contract.Test: h}}}) {
 			for _, f := range r.Findings {
 				found++
 				if f.Tensor != k || r.Clause.ID == keptClause {

@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"math"
+
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
@@ -35,8 +37,10 @@ func mutants() []suite.Mutant {
 		m("residual-in-place", "5", sums, "Residual", overwritten(), "an output that is an operand is overwritten before that is read"),
 		m("bias-first-row", "5", sums, "AddBias", firstRow(), "a bias enters the first row alone where rows are strided"),
 		m("update-tail", "5", sums, "AdamW", wholeVectors(), "the last elements are not updated where vectors do not cover them"),
-		m("reduction-in-order", "5", sums, "Reduce", inOrder(), "sources are added one after the other in place of a tree: right, but another last bit"),
+		m("reduction-in-order", "5", sums, "Reduce", inOrder(4, math.MaxInt), "sources are added one after the other in place of a tree: right, but another last bit"),
+		m("reduction-of-18-to-33", "5", sums, "_src", inOrder(18, 33), "from 18 to 33 sources are added one after the other: no fewer, and no more"),
 		m("squares-lost", "6", squares, "SumSquares", lostAddition(), "of two threads' additions to one sum one is lost (fla-org/flash-linear-attention#889)", "B132"),
+		m("squares-lost-now-and-then", "6", squares, "_again", rarelyLost(), "of hundreds of sums that threads share one is lost: a race", "B132"),
 		m("index-of-32-bits", "6", squares, "Hash", narrowIndex(), "elements are counted in 32 bits (PaddlePaddle/Paddle#71935)", "B141"),
 		m("minus-zero-is-zero", "6", squares, "HashChanged", unequalZeros(), "a change from -0 to +0 is none"),
 		m("store-past-the-end", "7", sums, "Scale", pastTheEnd("Scale"), "a vector that is not full stores beyond the end (Dao-AILab/flash-attention#2337)", "B139"),

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/norm"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
@@ -18,15 +19,35 @@ func Suite() *suite.Suite {
 	return &suite.Suite{Contract: norm.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 
-// Steps of the data in which an infinity is planted: between others, so that
-// there is a state to keep and a step that goes on. Long runs skip again.
-const skipped, skippedAgain = 1, 4
+// planting lists the steps of the data in which a value that is not finite is planted:
+// between others, so that there is a state to keep and a step that goes on. Long runs
+// skip again and again, in a row and apart.
+func planting() []int { return []int{skipped, 4, 9, 10, 11, 24, 37, 38, 55} }
+
+// skipped is the first of them.
+const skipped = 1
 
 // tokens is the sequence length: what a step computes is not in question here.
 const tokens = 11
 
-// skips says in the name of every case what happens in it.
-const skips = " step 1 skipped"
+// skips says in the name of every case what happens in it; that of the long one says
+// how long it is.
+const skips, lasts = " step 1 skipped", " of 72 steps"
+
+// Of the long case: its steps, those of an epoch of its text, and its horizon, which
+// lies below half of the steps that are not skipped.
+const steps, epoch, horizon = 72, 7, 22
+
+// long makes a run of many steps cheap, and lets it move at every one of them: the
+// corrections of both moments are far from 1 to its end.
+func long(c *spec.Config) {
+	c.Steps = max(c.Steps, steps)
+	c.Model.Layers, c.Model.Hidden, c.Model.Heads, c.Model.KVHeads, c.Model.HeadDim, c.Model.Intermediate, c.Model.SeqLen = 1, 2, 2, 1, 2, 4, 5
+	c.Model.Groups = model.Groups{Tensor: 1, Data: 2}
+	c.Sequences = 4
+	o := &c.Optimizer
+	o.LR, o.Beta1, o.Beta2, o.Clip, o.Warmup, o.Horizon, o.MinLR = 3e-3, 0.98, 0.99, 0.65, 3, horizon, 5e-4
+}
 
 // fixtures are the default cases of a level.
 func fixtures(level int) []suite.Fixture {
@@ -34,11 +55,13 @@ func fixtures(level int) []suite.Fixture {
 		return []suite.Fixture{
 			{Config: "nano", Steps: 3, Plans: []string{"dp=8,zero=1", "dp=2,pp=2"}, Suffix: skips},
 			{Config: "odd", Steps: 3, Plans: []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}, Suffix: skips},
+			{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: long, Suffix: lasts, Epoch: epoch},
 		}
 	}
 	return []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}, Suffix: skips},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}, Suffix: skips},
+		{Config: "nano", Steps: steps, Plans: []string{"dp=2", "dp=2,zero=1"}, Change: long, Suffix: lasts, Epoch: epoch},
 	}
 }
 
@@ -65,16 +88,23 @@ func runs(o suite.Options, _ suite.Fixture, on ...spec.Config) map[contract.Role
 // elements: 4 times 32 MiB a step.
 const captured = 1 << 23
 
-// planted is a run with infinities planted.
+// planted is a run with values planted that are not finite.
 func planted(cfg spec.Config, o suite.Options) suite.Run {
 	r := suite.Train(cfg, o)
 	r.Key += " with infinities"
-	r.Parts = infinities(cfg, float32(math.Inf(1)))
+	inf := math.Inf(1)
+	r.Parts = plant(cfg, float32(inf), float32(math.NaN()), float32(-inf))
 	return r
 }
 
-// infinities plants a value in the first block's gradient, in the steps to be
+// plant plants the values, in turn, in the first block's gradient in the steps to be
 // skipped.
-func infinities(cfg spec.Config, value float32) fault.Fault {
-	return fault.All(fault.Plant(cfg, skipped, 1, value), fault.Plant(cfg, skippedAgain, 2, value))
+func plant(cfg spec.Config, values ...float32) fault.Fault {
+	var all []fault.Fault
+	for i, step := range planting() {
+		if step < cfg.Steps {
+			all = append(all, fault.Plant(cfg, step, 1+i%2, values[i%len(values)]))
+		}
+	}
+	return fault.All(all...)
 }

@@ -17,7 +17,7 @@ func breaks(f fault.Fault) func(*suite.Case) { return fault.Into(contract.Test, 
 // hidden plants the largest float32 instead of an infinity in the test run.
 func hidden(c *suite.Case) {
 	r := c.Runs[contract.Test]
-	r.Key, r.Parts = "", infinities(*r.Config, math.MaxFloat32)
+	r.Key, r.Parts = "", plant(*r.Config, math.MaxFloat32)
 	c.Runs[contract.Test] = r
 }
 
@@ -40,48 +40,93 @@ func byData(c *suite.Case) {
 func mutants() []suite.Mutant {
 	const some = suite.Any
 	at := suite.At
+	const late = "nano dp=2" + lasts
 	m := func(id, clause, on string, where suite.Place, change func(*suite.Case), says string, rows ...string) suite.Mutant {
-		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-NORM-001." + clause, On: on + " step 1 skipped", Break: change, Says: says}
+		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-NORM-001." + clause, On: on, Break: change, Says: says}
 	}
 	return []suite.Mutant{
-		m("norm-of-own-shard", "1", "odd dp=2,zero=3", at(1, 0, "norm of rank"), breaks(fault.LocalNorm()),
+		m("norm-of-own-shard", "1", "odd dp=2,zero=3"+skips, at(1, 0, "norm of rank"), breaks(fault.LocalNorm()),
 			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)", "B099"),
-		m("another-clip", "1", "nano dp=8,zero=1", at(5, 0, "coefficient"), breaks(fault.OnConfig(func(rank int, c *spec.Config) {
+		m("another-clip", "1", "nano dp=8,zero=1"+skips, at(5, 0, "coefficient"), breaks(fault.OnConfig(func(rank int, c *spec.Config) {
 			if rank == 5 {
 				c.Optimizer.Clip /= 2
 			}
 		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)", "B010"),
 
-		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2", at(some, 0, "norm of rank"), breaks(normOfFirst()),
+		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2"+skips, at(some, 0, "norm of rank"), breaks(normOfFirst()),
 			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
-		m("norm-summed-twice", "2", "odd dp=4", at(some, 0, "norm of rank"), agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
+		m("norm-summed-twice", "2", "odd dp=4"+skips, at(some, 0, "norm of rank"), agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
 			"squares that are summed already are summed over the replicas again (pytorch/pytorch#88955)", "B098"),
 
-		m("one-rank-steps", "3", "odd dp=4", at(2, 1, "counter"), breaks(stepAnyway(2)),
+		m("one-rank-steps", "3", "odd dp=4"+skips, at(2, 1, "counter"), breaks(stepAnyway(2)),
 			"the decision to skip is one rank's own: it steps where the others do not (ecmwf/WeatherGenerator#2724)", "B011"),
-		m("skipped-step-counted", "3", "odd dp=4", at(some, 1, "counter"), agreedUpon(countSkipped()),
+		m("skipped-step-counted", "3", "odd dp=4"+skips, at(some, 1, "counter"), agreedUpon(countSkipped(1)),
 			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)", "B014"),
 
-		m("schedule-moves-by-data", "4", "odd dp=2,zero=3", at(some, 2, ""), byData,
+		m("schedule-moves-by-data", "4", "odd dp=2,zero=3"+skips, at(some, 2, ""), byData,
 			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)", "B014"),
-		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2", at(some, 1, "counter"), breaks(countSkipped()),
+		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2"+skips, at(some, 1, "counter"), breaks(countSkipped(1)),
 			"the bias correction of the next step counts the skipped one"),
 
-		m("infinity-hidden", "5", "nano dp=8,zero=1", at(some, 1, "layers.0.mlp.down_proj"), hidden,
+		m("infinity-hidden", "5", "nano dp=8,zero=1"+skips, at(some, 1, "layers.0.mlp.down_proj"), hidden,
 			"a rank replaces infinities in its gradient by the largest float, as nan_to_num does: the step is taken"),
 
-		m("coefficient-logged-not-applied", "6", "odd dp=4", at(0, 0, "of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("coefficient-logged-not-applied", "6", "odd dp=4"+skips, at(0, 0, "of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Step.Coef = 1
 			u.Do()
 		})), "all ranks and the single worker record the coefficient and update by the gradient as it is"),
-		m("rate-applied-is-another", "6", "nano dp=2,pp=2", at(0, 0, "weight of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("rate-applied-is-another", "6", "nano dp=2,pp=2"+skips, at(0, 0, "weight of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Step.LR *= 1.001
 			u.Do()
 		})), "the applied learning rate is a thousandth above the recorded one, everywhere"),
-		m("norms-decay", "6", "odd dp=2,zero=3", at(0, 0, "norm.weight"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+		m("norms-decay", "6", "odd dp=2,zero=3"+skips, at(0, 0, "norm.weight"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Decays = true
 			u.Do()
 		})), "vectors are decayed too, everywhere"),
+
+		m("skips-stick-after-three", "3", late, at(some, 12, "counter"), breaks(sticking(3)),
+			"the number of values that are not finite is never 0 again once three steps were skipped"),
+		m("schedule-moves-after-three-skips", "4", late, at(some, 9, "counter"), agreedUpon(countSkipped(3)),
+			"from the third skipped step on, skipped steps are counted, everywhere"),
+		m("second-correction-ends", "6", late, at(0, 30, "weight of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			if u.Step.T >= 24 {
+				u.Backend = uncorrected{u.Backend}
+			}
+			u.Do()
+		})), "the correction of the second moment is 1 after 24 steps, everywhere"),
+		m("rate-wrong-past-the-horizon", "6", late, at(0, 52, "weight of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			if u.Step.T >= 2*horizon {
+				u.Step.LR *= 1.01
+			}
+			u.Do()
+		})), "beyond twice the horizon the learning rate rises by a hundredth, everywhere"),
+	}
+}
+
+// uncorrected is a backend whose AdamW does not correct the second moment.
+type uncorrected struct{ kernels.Backend }
+
+func (b uncorrected) AdamW(w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
+	p.C2 = 1
+	b.Backend.AdamW(w, m, v, g, p)
+}
+
+// sticking lets the sum of squares count an infinity for ever once n steps' sums have
+// had some.
+func sticking(n int) fault.Fault {
+	return func(p *launch.Parts) {
+		var seen fault.PerRank[int]
+		fault.OnCalls(fault.Norms, func(c *fault.Call) error {
+			err := c.Do()
+			sum, skips := (kernels.SquareSum)(c.Ints), seen.At(c.Rank)
+			if err == nil && sum[kernels.SquareInf]+sum[kernels.SquareNaN] > 0 {
+				*skips++
+			}
+			if *skips >= n {
+				c.Ints[kernels.SquareInf]++
+			}
+			return err
+		})(p)
 	}
 }
 
@@ -107,14 +152,20 @@ func stepAnyway(rank int) fault.Fault {
 	})
 }
 
-// countSkipped makes all ranks count a skipped step as an optimizer step.
-func countSkipped() fault.Fault {
+// countSkipped makes all ranks count skipped steps as optimizer steps, from the n-th
+// on.
+func countSkipped(n int) fault.Fault {
 	return func(p *launch.Parts) {
-		var steps fault.PerRank[int]
-		fault.OnCounter(func(rank, _ int) int {
-			n := steps.At(rank)
-			*n++
-			return *n
+		var counts, skips fault.PerRank[int]
+		fault.OnCounter(func(rank, taken int) int {
+			count, skipped := counts.At(rank), skips.At(rank)
+			if taken == *count {
+				if *skipped++; *skipped >= n {
+					taken++
+				}
+			}
+			*count = taken
+			return taken
 		})(p)
 	}
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -88,6 +89,9 @@ func by(cfg spec.Config, o suite.Options, s interleave.Schedule) suite.Run {
 		}
 		h, err := env.Train(ctx, cfg)
 		if h != nil {
+			if failed := (*launch.Failure)(nil); errors.As(err, &failed) {
+				scheduler.Failed(failed.Rank, failed.Err)
+			}
 			scheduler.Note(h)
 		}
 		return h, err

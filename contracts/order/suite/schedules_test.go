@@ -63,7 +63,7 @@ func TestMutantsUnderEverySchedule(t *testing.T) {
 				m.Break(&broken)
 				e, _ := r.Evidence(t, broken) // it may end early
 				verdicts := map[string]contract.Verdict{}
-				for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
+				for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{e}) {
 					verdicts[res.Clause.ID] = res.Verdict()
 				}
 				if verdicts[m.Clause] != contract.Violated {
@@ -91,7 +91,7 @@ func TestReadWhileReducedChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
+	for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{e}) {
 		if violated := len(res.Findings) > 0; violated != (res.Clause.ID == "C-ORDER-001.2") {
 			t.Errorf("%s: %d findings", res.Clause.ID, len(res.Findings))
 		}

@@ -75,7 +75,7 @@ func TestMissingEvidence(t *testing.T) {
 		{"memory", kind(trace.KindMemory, 2), []int{5}},
 		{"collectives", kind(trace.KindComm, 0), []int{7}},
 	} {
-		results := contract.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.drop)})
+		results := contracttest.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.drop)})
 		for _, n := range x.clauses {
 			if v := results[n-1].Verdict(); v != contract.Inconclusive {
 				t.Errorf("without %s clause %d is %s", x.name, n, v)
@@ -83,7 +83,7 @@ func TestMissingEvidence(t *testing.T) {
 			}
 		}
 	}
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{contracttest.WithoutRank(e, contract.Test, 1)}) {
+	for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{contracttest.WithoutRank(e, contract.Test, 1)}) {
 		if v := res.Verdict(); v != contract.Inconclusive {
 			t.Errorf("without rank 1 %s is %s", res.Clause.ID, v)
 			contracttest.Log(t, res)

@@ -52,7 +52,7 @@ func mutants() []suite.Mutant {
 
 		m("all-reduce-too-many", "7", "nano dp=1,tp=2", at(some, 0, "block.0"), fault.OnCalls(sums(b(0), attnSum), thenMax),
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
-		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, at(some, 0, "logical worker 2"), fault.OnCalls(ofSecondReplica, fault.Twice),
+		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, at(4, 0, "all-reduces in group kv"), fault.OnCalls(ofSecondReplica, fault.Twice),
 			"the second replica's ranks add the gradients of KV copies twice, as a group of copies that spans replicas does"),
 	}
 }

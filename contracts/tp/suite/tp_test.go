@@ -77,7 +77,7 @@ func TestMissingEvidence(t *testing.T) {
 		{"data", kind(trace.KindData, 2), []int{7}},
 		{"scalars", kind(trace.KindScalar, 2), []int{2, 5}},
 	} {
-		results := contract.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.drop)})
+		results := contracttest.Judge(c.Contract, []contract.Evidence{contracttest.Without(e, contract.Test, x.drop)})
 		for _, n := range x.clauses {
 			if v := results[n-1].Verdict(); v != contract.Inconclusive {
 				t.Errorf("without %s clause %d is %s", x.name, n, v)
@@ -85,7 +85,7 @@ func TestMissingEvidence(t *testing.T) {
 			}
 		}
 	}
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{contracttest.WithoutRank(e, contract.Test, 2)}) {
+	for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{contracttest.WithoutRank(e, contract.Test, 2)}) {
 		if v := res.Verdict(); v != contract.Inconclusive {
 			t.Errorf("without rank 2 %s is %s", res.Clause.ID, v)
 			contracttest.Log(t, res)

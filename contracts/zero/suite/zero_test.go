@@ -57,7 +57,7 @@ func TestOtherOrders(t *testing.T) {
 // inconclusive fails where one of the clauses has a verdict.
 func inconclusive(t *testing.T, c *suite.Suite, e contract.Evidence, clauses []string) {
 	t.Helper()
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{e}) {
+	for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{e}) {
 		if slices.Contains(clauses, res.Clause.ID[len("C-ZERO-001."):]) && res.Verdict() != contract.Inconclusive {
 			t.Errorf("%s is %s: saw %d of %d", res.Clause.ID, res.Verdict(), res.Saw, res.Expected)
 			contracttest.Log(t, res)
@@ -184,7 +184,7 @@ func TestNothingIsKeptBeside(t *testing.T) {
 		}
 		return events
 	})
-	for _, res := range contract.Judge(c.Contract, []contract.Evidence{kept}) {
+	for _, res := range contracttest.Judge(c.Contract, []contract.Evidence{kept}) {
 		if got, want := res.Verdict(), res.Clause.ID == "C-ZERO-001.5"; (got == contract.Violated) != want {
 			t.Errorf("with one element kept on rank 2, %s is %s", res.Clause.ID, got)
 		}

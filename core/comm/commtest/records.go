@@ -79,7 +79,7 @@ func implied(size, rank, level int, label comm.Label) (all []comm.Record) {
 		for _, rec := range drill.Steps(world, rank, drillSeed, it, level) {
 			all = append(all, w.record(rec))
 		}
-		for _, cut := range drill.Cuts() {
+		for _, cut := range drill.Cuts(size, level) {
 			group := cut.Group(world, rank)
 			all = append(all, w.record(drill.Split(world, rank, it)))
 			g := newTally(group, rank, label)

@@ -19,8 +19,12 @@ func judge(t *testing.T, test, control *trace.History) map[string]contract.Resul
 	}
 	clauses := []string{"C-DDP-001.1", "C-DDP-001.2", "C-DDP-001.3", "C-DDP-001.4", "C-DDP-001.5", "C-DDP-001.7", "C-DDP-001.8"}
 	out := map[string]contract.Result{}
-	for _, r := range contract.Judge(c.Contract, []contract.Evidence{{Case: "means", Clauses: clauses,
-		Histories: map[contract.Role]*trace.History{contract.Test: test, contract.Control: control}}}) {
+	results, err := contract.Judge(t.Context(), c.Contract, []contract.Evidence{{Case: "means", Clauses: clauses,
+		Histories: map[contract.Role]*trace.History{contract.Test: test, contract.Control: control}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
 		out[r.Clause.ID] = r
 	}
 	return out

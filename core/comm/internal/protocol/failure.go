@@ -18,7 +18,7 @@ var (
 	// ErrLeft: a rank closed the group while a peer needed it.
 	ErrLeft = errors.New("a rank left the group")
 	// ErrDeadline: a peer did not come within the deadline.
-	ErrDeadline = errors.New("deadline expired")
+	ErrDeadline = errors.New(names.Late)
 	// ErrDeadlock: every rank waits for one that never comes, or has ended.
 	ErrDeadlock = errors.New("ranks wait for each other")
 	// ErrArgument: a rank called an operation with arguments that break a rule.

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockstep-ml/lockstep/core/files"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Claim makes and holds the directories that a command writes to, but for empty
+// names, and shows that something can be written there, before work begins. One
+// that another run writes to is refused. release lets go of them.
+func Claim(dirs ...string) (release func(), err error) {
+	var held []*files.Lock
+	release = func() {
+		for _, l := range held {
+			_ = l.Release() // what was to be written is; a file that is left holds nothing
+		}
+	}
+	seen := map[string]bool{}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			release()
+			return nil, err
+		}
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			if real, err = filepath.Abs(real); err == nil && seen[real] {
+				continue
+			}
+			seen[real] = true
+		}
+		l, err := files.Hold(dir)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, l)
+	}
+	return release, nil
+}
+
+// FreshDir refuses a directory that already holds histories, as a usage error:
+// files of two runs must not mix.
+func FreshDir(dir string) error {
+	real, err := filepath.EvalSymlinks(dir) // the walk does not follow a link
+	if err != nil {
+		return err
+	}
+	var found string
+	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
+			found = path
+			return filepath.SkipAll
+		}
+		return err
+	})
+	if err == nil && found != "" {
+		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
+	}
+	return err
+}
+
+// Replaceable refuses names in dir that a command writes at its end and that are
+// taken by something other than a file of an earlier run.
+func Replaceable(dir string, names ...string) error {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = files.Regular(info)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}

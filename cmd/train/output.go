@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts/report"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/spec"
+)
+
+// notDry are the flags that a dry run has no use for.
+func notDry() []string {
+	return []string{"history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
+		"lr", "min-lr", "warmup", "horizon", "clip"}
+}
+
+// check refuses flags that are wrong by themselves or have no meaning together.
+func (o *options) check(flags *pflag.FlagSet) error {
+	if o.format != "text" && o.format != "json" {
+		return cli.Usagef("format %q: known are text, json", o.format)
+	}
+	for _, name := range []string{"history", "save", "resume", "log", "data"} {
+		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return cli.Usagef("%s: names no file or directory", name)
+		}
+	}
+	if !o.dryRun {
+		return nil
+	}
+	for _, name := range notDry() {
+		if flags.Changed(name) {
+			return cli.Usagef("--%s: a dry run reads no text, computes nothing and trains nothing", name)
+		}
+	}
+	return nil
+}
+
+// printer makes what shows the run; done closes its log.
+func (o *options) printer(stdout, stderr io.Writer) (p *printer, done func(), err error) {
+	p, done = &printer{json: o.format == "json"}, func() {}
+	if !o.quiet {
+		p.out = stdout
+		if cli.Rewritable(stderr) {
+			p.status = stderr
+		}
+	}
+	if o.log != "" {
+		f, err := os.OpenFile(o.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, nil, fmt.Errorf("log: %w", err)
+		}
+		p.log, done = f, func() { f.Close() } // what could not be written, Write said
+	}
+	return p, done, nil
+}
+
+// begin prints what is trained, and what may surprise of it.
+func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint) error {
+	h := newHeader(c, backend)
+	if from != nil {
+		h.Checkpoint, h.From = from.Dir, from.Manifest.Step
+		p.first = from.Manifest.Step
+	}
+	switch {
+	case p.out == nil:
+	case p.json:
+		return writeJSON(p.out, h)
+	default:
+		h.text(p.out)
+	}
+	return nil
+}
+
+// stoppable is the context to train under, and what ends the run after a step: with
+// a directory for checkpoints the end of ctx does that, and not at once. done waits
+// until nothing writes to stderr any more.
+func (o *options) stoppable(ctx context.Context, stderr io.Writer) (run context.Context, stop *launch.Stop, done func()) {
+	if o.save == "" {
+		return ctx, &launch.Stop{Wanted: func() bool { return false }}, func() {}
+	}
+	said := make(chan struct{})
+	live := context.AfterFunc(ctx, func() {
+		defer close(said)
+		fmt.Fprintln(stderr, "train: a checkpoint follows this step; a second signal ends the run at once")
+	})
+	done = func() {
+		if !live() {
+			<-said
+		}
+	}
+	return context.WithoutCancel(ctx), &launch.Stop{Wanted: func() bool { return ctx.Err() != nil }}, done
+}
+
+// version says what was built.
+func version() string {
+	e := report.Here()
+	return e.Build()
+}

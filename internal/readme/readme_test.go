@@ -1,0 +1,148 @@
+package readme
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/core/data"
+)
+
+// trial says how a command of the README is tried: with a cut where it would take
+// minutes or hours, and what its output must hold.
+type trial struct {
+	cut     string // flags put behind it
+	says    string
+	instead string // line that is run in its place, where flags only add to it
+}
+
+// trials are those of all commands, in the README's words.
+func trials() map[string]trial {
+	return map[string]trial{
+		"bin/verify --contract C-DDP-001":                                                     {"", "8 clauses: 8 held", ""},
+		"bin/verify --contract C-DDP-001.2":                                                   {"", "1 clause: 1 held", ""},
+		"bin/verify --explain C-DDP-001":                                                      {"", "See it fail", ""},
+		"bin/verify --list":                                                                   {"", "C-ORDER-001.2", ""},
+		"bin/verify --plan dp=4 --data FILE --config odd":                                     {"--contract C-DDP-001,C-NORM-001,C-DATA-001", "3 contracts", ""},
+		"bin/verify --config FILE.json":                                                       {"--contract C-DDP-001,C-TP-001", "2 contracts", ""},
+		"bin/verify --level 2 --format text,json,junit --out out/":                            {"--contract C-NORM-001.1", "held: reports in out/", ""},
+		"bin/verify --level 3 --duration 8h":                                                  {`--case "nano dp=2" --contract C-DDP-001 --duration 1s`, "held: 1 contract", ""},
+		"bin/verify --self-test":                                                              {"--contract C-DDP-001.2", "Every check has been seen to fail", ""},
+		"bin/verify --self-test --faults all":                                                 {"", "Every check has been seen to fail", "bin/verify --self-test --contract C-DDP-001.3 --faults reduction-skipped"},
+		"bin/verify --explain reduction-skipped":                                              {"", "must be named", ""},
+		"bin/train --plan dp=4 --history DIR":                                                 {"", "step 20/20", ""},
+		"bin/verify --history DIR":                                                            {"", "nano:dp=4", ""},
+		"bin/train --config nano --plan dp=4,microbatches=2 --fingerprint":                    {"", "fingerprint weights=", ""},
+		"bin/train --config tiny --warmup 5 --horizon 40 --steps 40 --format json --log FILE": {"", `{"event":"end"}`, ""},
+		"bin/train --plan dp=4,zero=3 --steps 10 --save DIR":                                  {"", "step 10/10", ""},
+		"bin/train --plan tp=2,pp=2 --resume DIR":                                             {"", "step 20/20", ""},
+		"bin/train --dry-run --config llama3-8b --sequences 64 --plan dp=8,tp=8,pp=8,zero=3":  {"", "8030261248 parameters", ""},
+		"source <(bin/verify --completion bash)":                                              {"", "", ""},
+	}
+}
+
+func read(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Every command that the README tells people to type does what the row says.
+func TestEveryCommandRuns(t *testing.T) {
+	commands, known := Commands(read(t)), trials()
+	if len(commands) < 15 {
+		t.Fatalf("the README has %d commands: is its table another now?", len(commands))
+	}
+	root := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin")+"/", "../../cmd/verify", "../../cmd/train")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	inputs(t, root)
+	for c := range known {
+		if !slices.Contains(commands, c) {
+			t.Errorf("%s: tried, and not in the README", c)
+		}
+	}
+	dirs := 0
+	for _, c := range commands {
+		x, ok := known[c]
+		if !ok {
+			t.Errorf("%s: nothing says how to try it", c)
+			continue
+		}
+		if strings.Contains(c, "--history DIR") && strings.Contains(c, "train") || strings.Contains(c, "--save DIR") {
+			dirs++ // the next commands are about the same one
+		}
+		line := strings.NewReplacer("FILE.json", "mine.json", "--log FILE", "--log log.ndjson", "FILE", "book.txt", "DIR", "dir"+string(rune('0'+dirs))).Replace(cmp.Or(x.instead, c)) + " " + x.cut
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+		cmd := exec.CommandContext(ctx, "bash", "-c", line)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		stop()
+		if err != nil || !strings.Contains(string(out), x.says) {
+			t.Errorf("%s: %v; want %q in\n%s", line, err, x.says, out)
+		}
+	}
+}
+
+// inputs makes the files that commands are given.
+func inputs(t *testing.T, root string) {
+	t.Helper()
+	_, config, ok := strings.Cut(read(t), "`FILE.json`, for both commands: `")
+	config, _, _ = strings.Cut(config, "`")
+	if !ok {
+		t.Fatal("the README has no configuration")
+	}
+	for name, text := range map[string]string{"mine.json": config, "book.txt": string(data.Default().Bytes)} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What the README shows of a report are the contracts and clauses that there are.
+func TestShownClausesAreTheContracts(t *testing.T) {
+	text := read(t)
+	clause := regexp.MustCompile(`(?m)^held +(C-[A-Z]+-001)  ([^(\n]+?)(?:  \([0-9.]+ s\))?$|^  held +(C-[A-Z]+-001\.\d+)  saw \d+/\d+ +(.*?)(?: \.\.\.)?$`)
+	titles, says := map[string]string{}, map[string]string{}
+	for _, c := range contracts.All() {
+		titles[c.ID] = c.Title
+		for _, cl := range c.Clauses {
+			says[cl.ID] = cl.Says
+		}
+	}
+	shown := 0
+	for _, m := range clause.FindAllStringSubmatch(text, -1) {
+		shown++
+		if m[1] != "" && titles[m[1]] != m[2] {
+			t.Errorf("%s: %q, its title is %q", m[1], m[2], titles[m[1]])
+		}
+		if m[3] != "" && (m[4] == "" || !strings.HasPrefix(says[m[3]], m[4])) {
+			t.Errorf("%s: %q, it says %q", m[3], m[4], says[m[3]])
+		}
+	}
+	if shown < 3*len(titles) {
+		t.Errorf("%d lines of %d contracts are shown", shown, len(titles))
+	}
+	table := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (C-[A-Z]+-001) \| (.*) \|$`).FindAllStringSubmatch(text, -1) {
+		table[m[1]] = m[2]
+	}
+	if d := gocmp.Diff(titles, table); d != "" {
+		t.Errorf("the table of contracts (-is +README):\n%s", d)
+	}
+}
