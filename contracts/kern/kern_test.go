@@ -1,6 +1,7 @@
 package kern_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -59,7 +60,10 @@ func drilled(t *testing.T, backend string, seed uint64, names ...string) *trace.
 
 // verdicts are what clauses came to, as letters: h, v, i; and all that they say.
 func verdicts(all map[contract.Role]*trace.History, clauses ...int) (letters, says string) {
-	results := contract.Judge(kern.Contract(), []contract.Evidence{{Case: "by hand", Histories: all}})
+	results, err := contract.Judge(context.Background(), kern.Contract(), []contract.Evidence{{Case: "by hand", Histories: all}})
+	if err != nil {
+		panic(err) // nothing ends that context
+	}
 	for _, n := range clauses {
 		r := results[n-1]
 		letters += r.Verdict().String()[:1]
