@@ -149,6 +149,9 @@ func describe(e trace.Event) string {
 	case e.Unit != "":
 		of = " of " + e.Unit
 	}
+	if e.Op == names.OpAllGatherBytes { // each rank gives what it has
+		return fmt.Sprintf("%s%s (step %d)", e.Op, of, e.Step)
+	}
 	return fmt.Sprintf("%s%s (%d elements, step %d)", e.Op, of, e.Count, e.Step)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest/transcript"
 	"github.com/lockstep-ml/lockstep/contracts/kern"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/golden"
@@ -73,7 +74,10 @@ func verdicts(all map[contract.Role]*trace.History, clauses ...int) (letters, sa
 // results are what clauses came to.
 func results(all map[contract.Role]*trace.History, clauses ...int) (out []contract.Result) {
 	c := kern.Contract()
-	e := contract.Evidence{Case: "by hand", Histories: all}
+	e := contract.Evidence{Case: "by hand", Histories: map[contract.Role]*trace.History{}}
+	for role, h := range all {
+		e.Histories[role] = transcript.Ended(h)
+	}
 	for _, n := range clauses {
 		e.Clauses = append(e.Clauses, c.Clauses[n-1].ID)
 	}
