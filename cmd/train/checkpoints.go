@@ -53,10 +53,9 @@ func (o *options) taken(ctx context.Context, c spec.Config, stderr io.Writer) (*
 		ck.Close()
 		return nil, cli.AsUsage(err)
 	}
-	line := fmt.Sprintf("train: goes on from %s, after step %d", ck.Dir, ck.Manifest.Step)
-	if len(passed) > 0 {
-		line += "; passed over " + strings.Join(passed, ", ")
+	if len(passed) > 0 { // which one is taken the header says
+		line := fmt.Sprintf("train: goes on from %s, after step %d; passed over %s", ck.Dir, ck.Manifest.Step, strings.Join(passed, ", "))
+		fmt.Fprintln(stderr, names.Printable(line))
 	}
-	fmt.Fprintln(stderr, names.Printable(line))
 	return ck, nil
 }

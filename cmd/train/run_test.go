@@ -63,7 +63,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--config", "qwen3-4b"}, "qwen3-4b-shape"},
 		{[]string{"--horizon=-1"}, "horizon=-1"},
 		{[]string{"--warmup", "9", "--horizon", "9"}, "the horizon lies beyond the warm-up"},
-		{[]string{"--min-lr", "2"}, "min_lr=2: must lie from 0"},
+		{[]string{"--min-lr", "2"}, "min_lr=2: must lie from 1.18e-38"},
 		{[]string{"--format", "yaml"}, `format "yaml": known are text, json`},
 		{[]string{"--log", ""}, "log: names no file"},
 		{[]string{"--save", ""}, "save: names no file"},

@@ -201,3 +201,26 @@ func TestBrokenFilesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestACutHistoryIsNoViolation, wherever between two lines it is cut: what it lacks
+// was lost, not left out.
+func TestACutHistoryIsNoViolation(t *testing.T) {
+	for _, plans := range []string{"dp=2", "pp=2"} {
+		dir := t.TempDir()
+		record(t, dir, plans, data.Default())
+		path := filepath.Join(dir, "0001"+trace.Extension)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.SplitAfter(b, []byte("\n"))
+		for _, n := range []int{3, len(lines) / 3, len(lines) / 2, len(lines) - 3} {
+			if err := os.WriteFile(path, bytes.Join(lines[:n], nil), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if code, stdout := judge(t, dir); code == cli.Violated {
+				t.Errorf("%s, %d of %d lines of rank 1: exit %d:\n%s", plans, n, len(lines), code, stdout)
+			}
+		}
+	}
+}

@@ -68,22 +68,6 @@ func TestTimeoutLeavesAPartialReport(t *testing.T) {
 	partial(t, dir, "--timeout 300ms has passed")
 }
 
-// A history that does not come, as from a pipe, is not waited for.
-func TestTimeoutEndsReading(t *testing.T) {
-	dir := t.TempDir()
-	pipe := filepath.Join(dir, "0000.ndjson")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Skip(err)
-	}
-	code, stdout, stderr := call(t.Context(), "--history", dir, "--timeout", "50ms")
-	if code != cli.CannotRun || stdout != "" || !strings.Contains(stderr, "--timeout 50ms has passed") {
-		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
-	}
-	if f, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil { // lets the reader go
-		_ = f.Close()
-	}
-}
-
 func TestCancelEndsAllRanks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/contracts/ckpt"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest/transcript"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
@@ -116,7 +117,7 @@ func is(kind trace.Kind, what, name string) func(*trace.Event) bool {
 // judged is what clause n came to on a history.
 func judged(t *testing.T, n int, h *trace.History) contract.Result {
 	t.Helper()
-	all, err := contract.Judge(t.Context(), ckpt.Contract(), []contract.Evidence{{Case: "by hand", Histories: map[contract.Role]*trace.History{contract.Test: h}}})
+	all, err := contract.Judge(t.Context(), ckpt.Contract(), []contract.Evidence{{Case: "by hand", Histories: map[contract.Role]*trace.History{contract.Test: transcript.Ended(h)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest/transcript"
 	"github.com/lockstep-ml/lockstep/contracts/data"
 	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/core/plan"
@@ -102,7 +103,7 @@ func texts(string) ([]byte, error) { return []byte(text), nil }
 // verdicts are what the clauses came to, as letters: h, v, i; and all that they
 // say.
 func verdicts(h *trace.History, e contract.Evidence) (letters, says string) {
-	e.Case, e.Histories = "by hand", map[contract.Role]*trace.History{contract.Test: h}
+	e.Case, e.Histories = "by hand", map[contract.Role]*trace.History{contract.Test: transcript.Ended(h)}
 	results, err := contract.Judge(context.Background(), data.Contract(), []contract.Evidence{e})
 	if err != nil {
 		panic(err) // nothing ends that context
@@ -182,7 +183,7 @@ func TestEdits(t *testing.T) {
 		{"an id", func(x []trace.Event) []trace.Event { x[4].IDs = []int64{2}; return x }, "vhhh", "got [4 2], want [4 6]"},
 		{"a worker", func(x []trace.Event) []trace.Event { x[3].Worker = 1; return x }, "vvhh", ".2 rank 0, step 1: got 1, want 0: micro-batch 0 of rank 0 is of another"},
 		{"a sequence more", func(x []trace.Event) []trace.Event { x[4].IDs = []int64{6, 8}; return x }, "vvhh", ".2 rank 0, step 1: got 2, want 1: micro-batch 1 of rank 0, of logical worker 0, has another number"},
-		{"moved", func(x []trace.Event) []trace.Event { x[3].IDs, x[4].IDs = []int64{4, 6}, nil; return x }, "hvhh", "got 0, want 1"},
+		{"moved", func(x []trace.Event) []trace.Event { x[3].IDs, x[4].IDs = []int64{4, 6}, nil; return x }, "hvhh", "got 2, want 1: micro-batch 0"},
 		{"twice", func(x []trace.Event) []trace.Event { return slices.Insert(x, 4, x[3]) }, "hvhh", "got 2, want 1: micro-batch 0 of rank 0 is there 2 times"},
 		{"twice and another", func(x []trace.Event) []trace.Event {
 			y := x[3]
@@ -223,11 +224,15 @@ func TestEdits(t *testing.T) {
 func TestWorkersOfARank(t *testing.T) {
 	h := run(t, "dp=1,microbatches=2", 2, "drop", [][][][]int{{{{0, 0, 2}, {1, 1, 3}}, {{0, 4, 6}, {1, 5, 7}}, {{0, 0, 2}, {1, 1, 3}}}})
 	h.Ranks[0][4].IDs = []int64{7, 5}
-	h.Ranks[0][0].IDs = []int64{0, 4}
-	got, says := verdicts(h, contract.Evidence{Texts: texts})
-	if got != "vhhh" || !strings.Contains(says, "step 0: got [0 4], want [0 2]: logical worker 0") || !strings.Contains(says, "step 1: got [7 5], want [5 7]: logical worker 1") {
-		t.Errorf("%s\n%s", got, says)
+	wrong := func(want string) {
+		t.Helper()
+		if got, says := verdicts(h, contract.Evidence{Texts: texts}); got != "vhhh" || !strings.Contains(says, want) {
+			t.Errorf("%s, want %q\n%s", got, want, says)
+		}
 	}
+	wrong("step 1: got [7 5], want [5 7]: logical worker 1")
+	h.Ranks[0][0].IDs = []int64{0, 4}
+	wrong("step 0: got [0 4], want [0 2]: logical worker 0")
 }
 
 // TestOtherTexts: what is not the text of the run is none to compare with, and a run

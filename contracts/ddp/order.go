@@ -113,15 +113,19 @@ func (g issued) add(p *contract.Pass, c string, e trace.Event) {
 // consequence.
 func (g issued) compare(p *contract.Pass, r *evidence.Run, c string) {
 	ranks := slices.Sorted(maps.Keys(g))
+	last := map[int]uint64{}
 	for _, rank := range ranks {
 		contiguous(p, r, c, rank, g[rank])
+		for seq := range g[rank] {
+			last[rank] = max(last[rank], seq)
+		}
 	}
 	for seq := uint64(0); ; seq++ {
 		byRank, more := map[string][]int{}, false
 		for _, rank := range ranks {
 			e, ok := g[rank][seq]
 			more = more || ok
-			if !ok && !r.Ended(rank) {
+			if !ok && last[rank] < seq && !r.Ended(rank) {
 				continue // its run was stopped before, or what it recorded is cut off
 			}
 			byRank[describe(e)] = append(byRank[describe(e)], rank)
@@ -144,6 +148,9 @@ func describe(e trace.Event) string {
 		return "nothing"
 	case e.Unit != "":
 		of = " of " + e.Unit
+	}
+	if e.Op == names.OpAllGatherBytes { // each rank gives what it has
+		return fmt.Sprintf("%s%s (step %d)", e.Op, of, e.Step)
 	}
 	return fmt.Sprintf("%s%s (%d elements, step %d)", e.Op, of, e.Count, e.Step)
 }

@@ -32,7 +32,7 @@ func (r *Run) Early(rank int) []Untimely {
 		}
 	}
 	var out []Untimely
-	for step := range cfg.Steps {
+	for step := r.First; step < r.Steps; step++ {
 		for _, name := range r.units {
 			k := unit{step, name}
 			if len(leaves[k]) != len(walk) {

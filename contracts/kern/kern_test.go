@@ -1,6 +1,7 @@
 package kern_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/contracttest/transcript"
 	"github.com/lockstep-ml/lockstep/contracts/kern"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/golden"
@@ -59,9 +61,7 @@ func drilled(t *testing.T, backend string, seed uint64, names ...string) *trace.
 
 // verdicts are what clauses came to, as letters: h, v, i; and all that they say.
 func verdicts(all map[contract.Role]*trace.History, clauses ...int) (letters, says string) {
-	results := contract.Judge(kern.Contract(), []contract.Evidence{{Case: "by hand", Histories: all}})
-	for _, n := range clauses {
-		r := results[n-1]
+	for _, r := range results(all, clauses...) {
 		letters += r.Verdict().String()[:1]
 		for _, f := range r.Findings {
 			says += fmt.Sprintf("%s %s: got %s, want %s: %s\n", strings.TrimPrefix(r.Clause.ID, "C-KERN-001"), f.Tensor, f.Got, f.Want, f.Message)
@@ -69,6 +69,26 @@ func verdicts(all map[contract.Role]*trace.History, clauses ...int) (letters, sa
 		says += strings.Join(r.Doubts, "\n")
 	}
 	return letters, says
+}
+
+// results are what clauses came to.
+func results(all map[contract.Role]*trace.History, clauses ...int) (out []contract.Result) {
+	c := kern.Contract()
+	e := contract.Evidence{Case: "by hand", Histories: map[contract.Role]*trace.History{}}
+	for role, h := range all {
+		e.Histories[role] = transcript.Ended(h)
+	}
+	for _, n := range clauses {
+		e.Clauses = append(e.Clauses, c.Clauses[n-1].ID)
+	}
+	judged, err := contract.Judge(context.Background(), c, []contract.Evidence{e})
+	if err != nil {
+		panic(err) // nothing ends that context
+	}
+	for _, n := range clauses {
+		out = append(out, judged[n-1])
+	}
+	return out
 }
 
 func alone(h *trace.History) map[contract.Role]*trace.History {
@@ -108,6 +128,9 @@ func TestResults(t *testing.T) {
 		{"of another case", "cpu-x", free, func(x *trace.Event) { x.Unit = "other" }, "iii", "saw"},
 		{"another definition", "cpu-x", pinned, func(x *trace.Event) { x.Digest = &kernels.Digest{A: 1} }, "vvh", "what package ref gives here is not what was recorded"},
 		{"another definition", "ref", pinned, func(x *trace.Event) { x.Digest = &kernels.Digest{A: 1} }, "vvh", "got digest 00000000000000010000000000000000, want digest"},
+		{"half a definition", "ref", pinned, func(x *trace.Event) { x.Digest = &kernels.Digest{A: x.Digest.A + 1, B: x.Digest.B} }, "vvh", "what package ref gives"},
+		{"another half", "ref", pinned, func(x *trace.Event) { x.Digest = &kernels.Digest{A: x.Digest.A, B: x.Digest.B + 1} }, "vvh", "what package ref gives"},
+		{"output", "ref", pinned, func(x *trace.Event) { x.What = trace.Output }, "vvh", ""},
 		{"no definition", "ref", pinned, func(x *trace.Event) { x.Digest = nil }, "iih", "saw"},
 		{"another definition on another seed", "cpu-x", free, func(x *trace.Event) { x.Digest = &kernels.Digest{A: 1} }, "hhh", ""},
 		{"output of plain Go on another seed", "ref", free, func(x *trace.Event) { x.What = trace.Output }, "ivh", ""},
@@ -149,6 +172,10 @@ func TestCasesTwice(t *testing.T) {
 	h.Ranks[0] = append(h.Ranks[0], again)
 	if got, says := verdicts(alone(h), 4, 6, 7); got != "ivh" && got != "hvh" || !strings.Contains(says, ".6 Hash: got , want : case "+again.Unit+" was recorded twice") {
 		t.Errorf("%s\n%s", got, says)
+	}
+	h.Ranks[0][first(h, "Hash")].What = trace.Output
+	if got, says := verdicts(alone(h), 6); got != "v" || strings.Count(says, "\n") != 2 {
+		t.Errorf("wrong, and right again: %s\n%s", got, says)
 	}
 	h.Ranks[0] = slices.Delete(h.Ranks[0], first(h, "Hash")+1, first(h, "Hash")+2)
 	if _, says := verdicts(alone(h), 6); !strings.Contains(says, "saw") {
@@ -265,6 +292,13 @@ func TestTallies(t *testing.T) {
 			x := all[gates].Ranks[0]
 			x[len(x)-1].Unit = "c"
 		}, "v", "got 2, want 2: the gates and loss run: the tally lists other routines than before"},
+		{"another routine for a while", "cpu-x", func(all map[contract.Role]*trace.History) {
+			for i := range all[gates].Ranks[0] {
+				if e := &all[gates].Ranks[0][i]; e.What == trace.After && e.Unit == "b" {
+					e.Unit, e.Count = "c", 15
+				}
+			}
+		}, "v", "the tally lists other routines than before"},
 		{"a routine twice", "cpu-x", func(all map[contract.Role]*trace.History) {
 			for i := range all[gates].Ranks[0] {
 				if e := &all[gates].Ranks[0][i]; e.Kind == trace.KindRoutine && e.Unit == "b" {
@@ -297,6 +331,20 @@ func TestTallies(t *testing.T) {
 				t.Errorf("%s, want %s and %q:\n%s", got, c.want, c.says, says)
 			}
 		})
+	}
+}
+
+// TestEvidence: clause 8 owes every kernel, every routine, and of every run its three
+// tallies and, where kernels ran, that one of the routines did.
+func TestEvidence(t *testing.T) {
+	owed := 2
+	for _, f := range kern.Families() {
+		if owed += 3; f.Name != "memory" {
+			owed += len(f.Kernels) + 1
+		}
+	}
+	if r := results(families(t, "cpu-x"), 8)[0]; r.Expected != owed || r.Saw != owed {
+		t.Errorf("saw %d of %d, want %d", r.Saw, r.Expected, owed)
 	}
 }
 

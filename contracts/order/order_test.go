@@ -135,7 +135,9 @@ func TestEdits(t *testing.T) {
 			event(x, trace.KindSkip, "", 0).Kind = trace.KindChanged
 			return x
 		}, "vhh", "changed , not skip"},
-		{"a result more", func(x []trace.Event) []trace.Event { return append(x, *event(x, trace.KindSkip, "", 0)) }, "ihh", "rank 1 recorded 88 results by schedule \"reductions late\", 87 in the control"},
+		{"a result more", func(x []trace.Event) []trace.Event {
+			return slices.Insert(x, len(x)-1, *event(x, trace.KindSkip, "", 0))
+		}, "ihh", "rank 1 recorded 88 results by schedule \"reductions late\", 87 in the control"},
 		{"a result less", func(x []trace.Event) []trace.Event {
 			return slices.DeleteFunc(x, func(e trace.Event) bool { return e.Kind == trace.KindSkip })
 		}, "ihh", "recorded 86 results"},
@@ -158,8 +160,8 @@ func TestEdits(t *testing.T) {
 			return x
 		}, "vvh", `.2 rank 1, step 0, ` + embed + `: got , want : by schedule "reductions late": 3 elements of weight are not finite`},
 		{"a deadlock", func(x []trace.Event) []trace.Event { return append(x, hazard(trace.Deadlock)) }, "hhv", `.3 rank 1, step 0, : got , want : by schedule "reductions late": who and whom`},
-		{"no end", func(x []trace.Event) []trace.Event { return x[:len(x)-1] }, "hhv", `.3 rank 1, step 0, : got , want : by schedule "reductions late" rank 1 did not end`},
-		{"a deadlock and no end", func(x []trace.Event) []trace.Event { return append(x[:len(x)-1], hazard(trace.Deadlock)) }, "hhv", "who and whom"},
+		{"no end", func(x []trace.Event) []trace.Event { return x[:len(x)-1] }, "iiv", `.3 rank 1, step 0, : got , want : by schedule "reductions late" rank 1 did not end`},
+		{"a deadlock and no end", func(x []trace.Event) []trace.Event { return append(x[:len(x)-1], hazard(trace.Deadlock)) }, "iiv", "who and whom"},
 		{"no end of what nobody scheduled", func(x []trace.Event) []trace.Event { return x[:len(x)-2] }, "iii", "saw"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func workers(p *contract.Pass, c *compare.Comparison, step int) {
 // up with the control's copy. Shards that are not all recorded cannot be judged.
 func state(p *contract.Pass, c *compare.Comparison, step int) {
 	whats := c.Test.State()
-	if step >= 0 {
+	if step >= c.Test.First {
 		whats = append([]string{trace.Grad}, whats...)
 	}
 	for _, what := range whats {

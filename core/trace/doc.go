@@ -143,8 +143,8 @@
 //	          what released     a use of memory that was given up and not written since
 //	          what deadlock     no goroutine can go on
 //	          what failed       the rank ended in a panic or an error
-//	end      once, behind all else that the rank records: the run ended regularly; a history without it is cut
-//	         off
+//	end      once, behind all else that the rank records: the run ended regularly; a history without it is
+//	         cut off
 //	         no other fields; step from -1
 //
 // # Digests

@@ -65,7 +65,7 @@ type loader struct {
 func (l *loader) add(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if real, err = filepath.Abs(real); err != nil || l.seen[real] {
 		return err

@@ -40,6 +40,8 @@ func fixtures(level int) []suite.Fixture {
 			{Config: "nano", Steps: 4, Plans: []string{"dp=4,zero=3 then dp=2,pp=2", "tp=2,pp=2 then dp=8,zero=1"}},
 			{Config: "odd", Steps: 4, Plans: []string{"pp=2 then dp=2,tp=2,zero=2", "dp=4,zero=1,shard=balanced then pp=3"}},
 			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
+			// What a run stores that was itself resumed.
+			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then tp=2 then dp=4,zero=3"}},
 			wide("dp=16,zero=3 then dp=1"),
 		}
 	}
@@ -95,7 +97,10 @@ func prepare(o suite.Options, c *spec.Config) {
 // their plans only.
 type resumption struct {
 	from, to spec.Config
-	skip     bool
+	// via are plans on which the run goes on from the checkpoint before, for a step
+	// each, and is stored again.
+	via  []spec.Config
+	skip bool
 	// between may change the checkpoint of a step below root; resumed breaks the
 	// second run. Mutants have them.
 	between func(root string, step int) error
@@ -105,7 +110,8 @@ type resumption struct {
 // runs are a resumption and its control, the uninterrupted run of a single
 // worker.
 func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
-	x := resumption{from: on[0], to: on[1], skip: f.Suffix == afterSkip}
+	last := len(on) - 1
+	x := resumption{from: on[0], via: on[1:last], to: on[last], skip: f.Suffix == afterSkip}
 	control := suite.Train(compare.Single(x.from), o)
 	if x.skip {
 		control.Key += " with an infinity"
@@ -150,8 +156,17 @@ func (x resumption) store(ctx context.Context, env suite.Env, root string) error
 		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&env.Parts)
 	}
 	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if _, err := env.Train(ctx, cfg); err != nil || x.between == nil {
+	if _, err := env.Train(ctx, cfg); err != nil {
 		return err
 	}
-	return x.between(root, stored)
+	for i, cfg := range x.via {
+		cfg.Steps = stored + 1 + i
+		if _, err := resume(ctx, env, cfg, root); err != nil {
+			return fmt.Errorf("on %s: %w", cfg.Plan, err)
+		}
+	}
+	if x.between == nil {
+		return nil
+	}
+	return x.between(root, stored+len(x.via))
 }

@@ -18,21 +18,27 @@ import (
 func (s *script) ended() map[contract.Role]*trace.History {
 	out := map[contract.Role]*trace.History{}
 	for role, h := range s.runs {
-		whole := *h
-		whole.Ranks = maps.Clone(h.Ranks)
-		end := trace.Event{Kind: trace.KindEnd}
-		if cfg, err := spec.Of(h.Header.Spec); err == nil {
-			end.Step = cfg.Steps - 1
-		}
-		for rank, events := range h.Ranks {
-			written := slices.ContainsFunc(events, func(e trace.Event) bool { return e.Kind == trace.KindEnd })
-			if end.Rank = rank; !written && !slices.Contains(s.cut[role], rank) {
-				whole.Ranks[rank] = append(slices.Clip(events), end)
-			}
-		}
-		out[role] = &whole
+		out[role] = Ended(h, s.cut[role]...)
 	}
 	return out
+}
+
+// Ended is a history written by hand with the end of every rank that has none, but for
+// the ranks whose history is to be cut off.
+func Ended(h *trace.History, cut ...int) *trace.History {
+	whole := *h
+	whole.Ranks = maps.Clone(h.Ranks)
+	end := trace.Event{Kind: trace.KindEnd}
+	if cfg, err := spec.Of(h.Header.Spec); err == nil {
+		end.Step = cfg.Steps - 1
+	}
+	for rank, events := range h.Ranks {
+		written := slices.ContainsFunc(events, func(e trace.Event) bool { return e.Kind == trace.KindEnd })
+		if end.Rank = rank; !written && !slices.Contains(cut, rank) {
+			whole.Ranks[rank] = append(slices.Clip(events), end)
+		}
+	}
+	return &whole
 }
 
 // judge judges the histories as they are.

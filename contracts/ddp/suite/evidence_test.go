@@ -222,6 +222,24 @@ func TestEditedHistories(t *testing.T) {
 	}
 }
 
+// TestBytesOfOwnLength: what ranks gather of bytes may differ in length, as when each
+// tells what its file of a checkpoint holds.
+func TestBytesOfOwnLength(t *testing.T) {
+	var r contracttest.Runner
+	e := one(t, &r, "odd dp=2")
+	told := contracttest.Edit(e, contract.Test, func(rank int, events []trace.Event) []trace.Event {
+		last := 0
+		for i, x := range events {
+			if x.Kind == trace.KindComm && x.Op == names.OpAllGatherBytes {
+				last = i
+			}
+		}
+		events[last].Count += int64(rank)
+		return events
+	})
+	contracttest.Want(t, ddp.Suite(), told, contract.Held, "5")
+}
+
 // TestAgreementOfNaN: replicas that agree in elements that are not finite prove
 // nothing, and do not differ.
 func TestAgreementOfNaN(t *testing.T) {
