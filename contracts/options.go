@@ -26,6 +26,9 @@ type Options struct {
 	Case string
 	// Parts makes the backends of all runs.
 	Parts launch.Parts
+	// Transport names what Parts.World carries operations by; empty is the memory of
+	// this process.
+	Transport string
 	// Oracle judges plans on which exactness is not on offer; nil leaves those
 	// clauses inconclusive.
 	Oracle contract.Oracle

@@ -99,6 +99,9 @@ type selection struct{ whole, part string }
 // selects says what a contract makes of the plans, the case and the other options
 // that are asked for. What it leaves out is named, and never held.
 func (o *Options) selects(c *suite.Suite) (s selection) {
+	if o.Transport != "" && c.OneProcess {
+		return selection{whole: fmt.Sprintf("%s: its ranks take turns in the memory of one process, which transport=%s has not", c.ID, o.Transport)}
+	}
 	if x := o.ignored(c); len(x) > 0 {
 		return selection{whole: fmt.Sprintf("%s: has no case that depends on %s", c.ID, strings.Join(x, ", "))}
 	}
@@ -232,6 +235,9 @@ func (o *Options) machine() string {
 	}
 	if o.Backend != "" {
 		s += " --backend " + quote(o.Backend)
+	}
+	if o.Transport != "" {
+		s += " --transport " + quote(o.Transport)
 	}
 	return s
 }

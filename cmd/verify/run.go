@@ -71,13 +71,13 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
-	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration"} {
+	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport"} {
 		cmd.MarkFlagsMutuallyExclusive("history", with)
 	}
 	for _, with := range []string{"explain", "self-test", "case", "out", "format"} {
 		cmd.MarkFlagsMutuallyExclusive("list", with)
 	}
-	for _, with := range []string{"case", "plan", "config", "seed", "steps", "duration"} {
+	for _, with := range []string{"case", "plan", "config", "seed", "steps", "duration", "transport"} {
 		cmd.MarkFlagsMutuallyExclusive("self-test", with)
 	}
 	cmd.MarkFlagsMutuallyExclusive("explain", "self-test")

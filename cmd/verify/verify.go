@@ -101,6 +101,9 @@ func (o *options) driver() (contracts.Options, error) {
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	opts.Environment.Command = o.command
+	if world != nil {
+		opts.Transport, opts.Environment.Transport = o.transport, o.transport+", ranks of one process"
+	}
 	if len(o.histories) == 0 {
 		opts.Environment.Backend = o.backend
 	}

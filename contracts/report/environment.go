@@ -30,6 +30,7 @@ type Environment struct {
 	Seed    uint64 `json:"seed,omitempty"`    // of the first case's initial weights
 
 	Backend    string   `json:"backend,omitempty"`
+	Transport  string   `json:"transport,omitempty"` // between ranks; empty is the memory of this process
 	Arithmetic int      `json:"arithmetic"`
 	Text       string   `json:"text,omitempty"`
 	TextHash   string   `json:"text_hash,omitempty"` // SHA-256

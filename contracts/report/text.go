@@ -99,6 +99,9 @@ func (t *textWriter) environment(e *Environment) {
 	if e.Backend != "" {
 		row("backend", fmt.Sprintf("%s, canonical arithmetic %d", e.Backend, e.Arithmetic))
 	}
+	if e.Transport != "" {
+		row("transport", e.Transport)
+	}
 	if e.Text != "" {
 		row("text", fmt.Sprintf("%s, sha256 %.12s", e.Text, e.TextHash))
 	}

@@ -25,6 +25,9 @@ type Suite struct {
 	// Part says that clauses of the contract were left out, with what is about them
 	// alone.
 	Part bool
+	// OneProcess says that the cases need all ranks in the memory of this process: a
+	// schedule gives the turns.
+	OneProcess bool
 	// Ignores are the options on which no case depends. Who asks for them does not
 	// ask for this contract.
 	Ignores []Option

@@ -8,5 +8,5 @@ import (
 
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
-	return &suite.Suite{Contract: order.Contract(), Cases: list, Mutants: mutants()}
+	return &suite.Suite{Contract: order.Contract(), Cases: list, Mutants: mutants(), OneProcess: true}
 }
