@@ -16,7 +16,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -65,8 +64,7 @@ func (e *end) Ranks() []int { return slices.Clone(e.ranks) }
 // Moved implements comm.Mover.
 func (e *end) Moved() int64 { return e.moved }
 
-func (e *end) me() int          { return e.ranks[e.rank] }
-func (e *end) part() shard.Part { return shard.Part{Index: e.rank, Size: len(e.ranks)} }
+func (e *end) me() int { return e.ranks[e.rank] }
 func (e *end) place() protocol.Place {
 	return protocol.Place{Rank: e.rank, Ranks: e.ranks, Mem: e.n.be}
 }

@@ -36,7 +36,6 @@ type link struct {
 		header [headerBytes]byte
 		done   int
 	}
-	sent, received uint64 // messages
 }
 
 // newLink takes over a connection.
