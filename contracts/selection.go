@@ -136,12 +136,24 @@ func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []stri
 			out = append(out, c)
 		}
 		for _, note := range []string{s.whole, s.part} {
-			if note != "" {
+			if note != "" && !slices.Contains(o.leftOut(cs), note) {
 				notes = append(notes, note)
 			}
 		}
 	}
 	return out, notes
+}
+
+// leftOut says of contracts that were asked for by name, and do nothing of what is
+// asked for, why: with one of them nothing is held.
+func (o *Options) leftOut(cs []*suite.Suite) []string {
+	var out []string
+	for _, c := range cs {
+		if s := o.selects(c); s.whole != "" && !every(cs) && !o.lacking(cs) {
+			out = append(out, s.whole)
+		}
+	}
+	return out
 }
 
 // lacking reports whether one contract is asked for by name, with plans of which it
@@ -154,6 +166,7 @@ func (o *Options) lacking(cs []*suite.Suite) bool {
 // is asked for by name, not all.
 func (o *Options) checkSelection(cs []*suite.Suite) error {
 	concerned, notes := o.concerned(cs)
+	notes = append(o.leftOut(cs), notes...)
 	if len(concerned) == 0 || len(cs) == 1 && len(notes) > 0 && !o.lacking(cs) {
 		return errors.New(strings.Join(notes, "; "))
 	}

@@ -33,6 +33,7 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 
 // verify is Verify of contracts and options that were checked.
 func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report, error) {
+	left := o.leftOut(cs)
 	cs, notes := o.concerned(cs)
 	e := o.engine()
 	trials := map[*suite.Suite][]*suite.Trial{}
@@ -69,6 +70,7 @@ func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report
 		out, errs = append(out, sum), append(errs, err)
 	}
 	r := report.New(o.environment(all), out)
+	r.LeaveOut(left...)
 	r.Notes = notes
 	o.explain(ctx, e, r, cs, trials)
 	return r, errors.Join(append(errs, suite.Errors(all...))...)

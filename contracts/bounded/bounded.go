@@ -164,7 +164,7 @@ func worst(p *contract.Pass, got []float32, want contract.Bounded) (f contract.F
 	p.Ratio(most)
 	var x, y float64
 	for i, g := range got {
-		x, y = x+float64(g)*float64(g), y+want.Value[i]*want.Value[i]
+		x, y = x+float64(float64(g)*float64(g)), y+float64(want.Value[i]*want.Value[i])
 	}
 	return contract.Finding{Ratio: evidence.Quotient(float64(got[at]), want.Value[at]), NormRatio: evidence.Quotient(math.Sqrt(x), math.Sqrt(y)), Index: int64(at), Got: fmt.Sprint(got[at]), Want: fmt.Sprint(want.Value[at]),
 		Bound: fmt.Sprintf("%.3g of %.3g = gamma_n times the sum of magnitudes", most, want.Bound[at])}, most > 1

@@ -163,7 +163,7 @@ func goldenFiles(p *contract.Pass) {
 		return
 	}
 	got, resumed := map[string][]byte{}, false
-	at := p.At(-1, golden.CheckpointSteps-1)
+	at := p.At(-1, golden.CheckpointSteps-1).Against(contract.Golden)
 	for e := range h.All {
 		switch {
 		case e.Kind == trace.KindRefusal && e.What == "":

@@ -68,8 +68,8 @@ func within(h *trace.History, cfg spec.Config, little, per float64) error {
 	first, _ := Resumed(h)
 	steps := float64(StepsOf(h, cfg, first) - first + 1)
 	units := float64(p.World()) / float64(max(1, p.PP)) * float64(cfg.Model.Layers+3)
-	implied := steps * (units*float64(1+p.MicroBatches) + float64(cfg.Sequences))
-	if implied > little+per*recorded {
+	implied := steps * (float64(units*float64(1+p.MicroBatches)) + float64(cfg.Sequences))
+	if implied > little+float64(per*recorded) {
 		return fmt.Errorf("%.0f pieces of evidence are recorded, far too few for what the header claims: %d ranks of %d layers, %d micro-batches of %d sequences a step",
 			recorded, p.World(), cfg.Model.Layers, p.MicroBatches, cfg.Sequences)
 	}

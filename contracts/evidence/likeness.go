@@ -25,7 +25,7 @@ func squares(e trace.Event) float64 {
 	}
 	var sum float64
 	for _, x := range e.Data {
-		sum += float64(x) * float64(x)
+		sum += float64(float64(x) * float64(x))
 	}
 	return sum
 }

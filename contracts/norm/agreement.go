@@ -60,9 +60,9 @@ func scaled(p *contract.Pass, r *evidence.Run) {
 			if !ok1 || !ok2 || g.Count != m.Count || g.Squares <= 0 || !evidence.Finite(g) || !evidence.Finite(m) {
 				continue
 			}
-			want := (1 - o.Beta1) * float64(coef.Value) * math.Sqrt(float64(g.Squares))
+			want := float64((1 - o.Beta1) * float64(coef.Value) * math.Sqrt(float64(g.Squares)))
 			got := math.Sqrt(float64(m.Squares))
-			bound := want*(8+2/(1-o.Beta1))*0x1p-24 + math.Sqrt(float64(g.Count))*0x1p-146
+			bound := float64(want*(8+2/(1-o.Beta1))*0x1p-24) + float64(math.Sqrt(float64(g.Count))*0x1p-146)
 			if math.Abs(got-want) > bound {
 				f := p.At(rank, 0).Of(t.Name).In(contract.Update, 0).Finding(got/((1-o.Beta1)*math.Sqrt(float64(g.Squares))), float64(coef.Value),
 					"rank %d did not apply the coefficient that it recorded to all of its gradient: by their norms the first moment is not 1-beta1 of the clipped gradient", rank)

@@ -31,8 +31,9 @@ type Report struct {
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
-	// LeftOut names recorded runs that nothing was made of although they are there to
-	// be judged: with one of them nothing is held.
+	// LeftOut names what was asked for and not judged: recorded runs that nothing was
+	// made of, contracts that do nothing of what is asked for. With one of them nothing
+	// is held.
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
@@ -118,7 +119,7 @@ func (r *Report) settle() {
 	}
 }
 
-// LeaveOut names recorded runs that nothing was made of.
+// LeaveOut names what was asked for and not judged.
 func (r *Report) LeaveOut(runs ...string) {
 	r.LeftOut = append(r.LeftOut, runs...)
 	r.settle()

@@ -104,8 +104,9 @@ const (
 // size is Params, rounded, of sizes that may be too large for an integer.
 func (c *Config) size() float64 {
 	v, h, i := float64(c.Vocab), float64(c.Hidden), float64(c.Intermediate)
-	q, kv := float64(c.Heads)*float64(c.HeadDim), float64(c.KVHeads)*float64(c.HeadDim)
-	return 2*v*h + float64(c.Layers)*(2*h*(q+kv+1)+3*h*i+q+2*kv+2*h+2*i)
+	q, kv := float64(float64(c.Heads)*float64(c.HeadDim)), float64(float64(c.KVHeads)*float64(c.HeadDim))
+	block := float64(2*h*(q+kv+1)) + float64(3*h*i) + q + float64(2*kv) + float64(2*h) + float64(2*i)
+	return float64(2*v*h) + float64(float64(c.Layers)*block)
 }
 
 func setDefault[T int | float64](x *T, v T) {

@@ -47,7 +47,7 @@ func trials() map[string]trial {
 		"bin/train --plan dp=4,zero=3 --steps 10 --save DIR":                                  {"", "step 10/10", ""},
 		"bin/train --plan tp=2,pp=2 --resume DIR":                                             {"", "step 20/20", ""},
 		"bin/train --dry-run --config llama3-8b --sequences 64 --plan dp=8,tp=8,pp=8,zero=3":  {"", "8030261248 parameters", ""},
-		"bin/verify --transport tcp":                                                          {"--contract C-TP-001,C-ORDER-001 --deadline 60s", "C-ORDER-001: its ranks take turns", ""},
+		"bin/verify --transport tcp":                                                          {"--contract C-TP-001 --deadline 60s", "transport  tcp, ranks of one process", ""},
 		"source <(bin/verify --completion bash)":                                              {"", "", ""},
 	}
 }

@@ -38,10 +38,9 @@ func fixtures(level int) []suite.Fixture {
 	if level <= 1 {
 		return []suite.Fixture{
 			{Config: "nano", Steps: 4, Plans: []string{"dp=4,zero=3 then dp=2,pp=2", "tp=2,pp=2 then dp=8,zero=1"}},
-			{Config: "odd", Steps: 4, Plans: []string{"pp=2 then dp=2,tp=2,zero=2", "dp=4,zero=1,shard=balanced then pp=3"}},
+			{Config: "odd", Steps: 4, Plans: []string{"pp=2 then dp=2,tp=2,zero=2", "dp=4,zero=1,shard=balanced then pp=3",
+				"dp=2 then tp=2 then dp=4,zero=3"}}, // what is resumed last was stored by a run that was itself resumed
 			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
-			// What a run stores that was itself resumed.
-			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then tp=2 then dp=4,zero=3"}},
 			wide("dp=16,zero=3 then dp=1"),
 		}
 	}
