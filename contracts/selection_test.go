@@ -38,7 +38,9 @@ func TestClausesOfOtherCasesAreNotShown(t *testing.T) {
 	}
 }
 
-func TestContractsWithoutTheCaseAreNoted(t *testing.T) {
+// A contract that was asked for by name and has no such case is left out, and nothing is
+// held.
+func TestContractsWithoutTheCaseAreLeftOut(t *testing.T) {
 	a, b := (&toy{}).contract(), renamed((&toy{}).contract())
 	b.Cases = func(suite.Options) []suite.Case {
 		return []suite.Case{{Name: "toy c", Runs: map[contract.Role]suite.Run{contract.Test: (&toy{}).record(2, 2, nil), contract.Control: (&toy{}).record(1, 2, nil)}}}
@@ -53,8 +55,8 @@ func TestContractsWithoutTheCaseAreNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Contracts) != 1 || r.Contracts[0].ID != b.ID || !has(r.Notes, `C-TOY-001: has no case "toy c"`) {
-		t.Errorf("%d contracts, notes %q", len(r.Contracts), r.Notes)
+	if len(r.Contracts) != 1 || r.Contracts[0].ID != b.ID || !has(r.LeftOut, `C-TOY-001: has no case "toy c"`) || r.Verdict != contract.Inconclusive {
+		t.Errorf("%s of %d contracts, left out are %q", r.Verdict, len(r.Contracts), r.LeftOut)
 	}
 	o.Case = "toy"
 	_, err = Verify(t.Context(), both, o)
