@@ -50,6 +50,14 @@ func (n *node) stand(check uint64) *stand {
 	return s
 }
 
+// sound reports whether the peers of all calls are of their groups: what another
+// process says need not be so.
+func (s *stand) sound() bool {
+	return !slices.ContainsFunc(s.Groups, func(g standInGroup) bool {
+		return g.Call != nil && g.Call.Call().IsMessage() && (g.Call.Peer < 0 || g.Call.Peer >= len(g.Ranks))
+	})
+}
+
 func clone(m map[int]uint64) map[int]uint64 {
 	out := make(map[int]uint64, len(m))
 	for k, v := range m {
@@ -74,6 +82,10 @@ type stands struct {
 // other. What ranks said one after another need not have been true at once: only where
 // none has moved when asked again was it.
 func (h *hub) stood(rank int, s *stand) {
+	if !s.sound() {
+		h.fail(protocol.Failure{Peer: rank, Err: fmt.Errorf("%w: rank %d says that it is in an operation with a rank that its group has not", protocol.ErrCorrupt, rank)})
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k := &h.stands

@@ -18,6 +18,8 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -239,6 +241,27 @@ func TestSilentRankIsNamed(t *testing.T) {
 	err := ends[0].Barrier(context.Background())
 	n.ctl.mu.Unlock()
 	if !errors.Is(err, comm.ErrLost) || !strings.Contains(fmt.Sprint(err), "rank 1 has said nothing for 600ms") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A rank that says what cannot be is to blame, and does not take rank 0 down.
+func TestStandThatCannotBe(t *testing.T) {
+	at := free(t)
+	ends, errs := joined([]Config{config(0, 2, at), config(1, 2, at)})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, peer := range []int{-1, 2, 1 << 40} {
+		call := &protocol.Said{Op: names.OpSend, Peer: peer}
+		s := &stand{Groups: []standInGroup{{Ranks: []int{0, 1}, Call: call}}}
+		if err := ends[1].(*end).n.ctl.send(note{Kind: noteStand, Rank: 1, Stand: s}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := ends[0].Barrier(context.Background())
+	var e *comm.Error
+	if !errors.As(err, &e) || e.Peer != 1 || !errors.Is(err, comm.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
 }
