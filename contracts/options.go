@@ -159,7 +159,7 @@ func (o *Options) checkRuns(cs []*suite.Suite) error {
 	if err := o.checkSelection(cs); err != nil {
 		return err
 	}
-	concerned, _ := o.concerned(cs)
+	concerned, _, _ := o.concerned(cs)
 	for _, c := range concerned {
 		if err := o.checkCases(c); err != nil {
 			return err

@@ -89,7 +89,7 @@ func TestWhatIsAskedForIsJudged(t *testing.T) {
 		if err := o.checkSelection(cs); fmt.Sprint(err) == "<nil>" != (x.refused == "") || err != nil && !strings.Contains(err.Error(), x.refused) {
 			t.Errorf("%s: %v, want %q", x.contracts, err, x.refused)
 		}
-		out, notes := o.concerned(All())
+		out, notes, _ := o.concerned(All())
 		for _, c := range All() {
 			short := strings.TrimSuffix(strings.TrimPrefix(c.ID, "C-"), "-001")
 			left, named := !slices.Contains(suites(out), c.ID), strings.Contains(strings.Join(notes, "\n"), c.ID+": ")
@@ -137,7 +137,7 @@ func TestOnlyWhatIsAskedForRuns(t *testing.T) {
 func TestPartlyTakenPlansAreNoted(t *testing.T) {
 	o := options()
 	o.Plans, o.Config = []string{"dp=4", "dp=3"}, "nano"
-	out, notes := o.concerned(All())
+	out, notes, _ := o.concerned(All())
 	if want := "C-DET-001: no case takes the plans dp=3"; !slices.Contains(suites(out), "C-DET-001") || !slices.Contains(notes, want) {
 		t.Errorf("%v, notes %q, want %q", suites(out), notes, want)
 	}

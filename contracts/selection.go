@@ -127,33 +127,27 @@ func (o *Options) selects(c *suite.Suite) (s selection) {
 	return s
 }
 
-// concerned leaves out contracts that do nothing of what is asked for, with a note,
-// and notes what others do not do.
-func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes []string) {
+// concerned are the contracts that do something of what is asked for. The others are
+// noted or, where contracts were asked for by name, left out: with one of these nothing
+// is held. Notes also say what of it a contract does not do.
+func (o *Options) concerned(cs []*suite.Suite) (out []*suite.Suite, notes, left []string) {
 	for _, c := range cs {
 		s := o.selects(c)
-		if s.whole == "" || o.lacking(cs) {
+		switch {
+		case s.whole == "":
 			out = append(out, c)
+		case o.lacking(cs):
+			out, notes = append(out, c), append(notes, s.whole)
+		case every(cs):
+			notes = append(notes, s.whole)
+		default:
+			left = append(left, s.whole)
 		}
-		for _, note := range []string{s.whole, s.part} {
-			if note != "" && !slices.Contains(o.leftOut(cs), note) {
-				notes = append(notes, note)
-			}
-		}
-	}
-	return out, notes
-}
-
-// leftOut says of contracts that were asked for by name, and do nothing of what is
-// asked for, why: with one of them nothing is held.
-func (o *Options) leftOut(cs []*suite.Suite) []string {
-	var out []string
-	for _, c := range cs {
-		if s := o.selects(c); s.whole != "" && !every(cs) && !o.lacking(cs) {
-			out = append(out, s.whole)
+		if s.part != "" {
+			notes = append(notes, s.part)
 		}
 	}
-	return out
+	return out, notes, left
 }
 
 // lacking reports whether one contract is asked for by name, with plans of which it
@@ -165,8 +159,8 @@ func (o *Options) lacking(cs []*suite.Suite) bool {
 // checkSelection refuses options of which no contract does anything, or, where one
 // is asked for by name, not all.
 func (o *Options) checkSelection(cs []*suite.Suite) error {
-	concerned, notes := o.concerned(cs)
-	notes = append(o.leftOut(cs), notes...)
+	concerned, notes, left := o.concerned(cs)
+	notes = append(left, notes...)
 	if len(concerned) == 0 || len(cs) == 1 && len(notes) > 0 && !o.lacking(cs) {
 		return errors.New(strings.Join(notes, "; "))
 	}

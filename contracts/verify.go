@@ -33,8 +33,7 @@ func Verify(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report, 
 
 // verify is Verify of contracts and options that were checked.
 func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report, error) {
-	left := o.leftOut(cs)
-	cs, notes := o.concerned(cs)
+	cs, notes, left := o.concerned(cs)
 	e := o.engine()
 	trials := map[*suite.Suite][]*suite.Trial{}
 	var all []*suite.Trial

@@ -24,27 +24,21 @@ import (
 )
 
 // broken is a resumption that goes wrong: in the files, or in the run that goes
-// on from them.
+// on from them. from are the plans of the runs before it.
 func broken(from string, skip bool, between func(root string, step int) error, resumed func(spec.Config) fault.Fault) func(*suite.Case) {
 	return func(c *suite.Case) {
 		r := c.Runs[contract.Test]
-		stores := suite.Exact(*r.Config, []string{from})
-		x := resumption{from: compare.On(*r.Config, stores[0]), to: *r.Config, skip: skip, between: between}
+		x := resumption{to: *r.Config, skip: skip, between: between}
+		for i, p := range suite.Exact(*r.Config, strings.Split(from, suite.Then)) {
+			if cfg := compare.On(*r.Config, p); i == 0 {
+				x.from = cfg
+			} else {
+				x.via = append(x.via, cfg)
+			}
+		}
 		if resumed != nil {
 			x.resumed = resumed(*r.Config)
 		}
-		r.Key, r.Do = "", x.run
-		c.Runs[contract.Test] = r
-	}
-}
-
-// chained is a resumption of a run that was itself resumed, with what it stored
-// changed.
-func chained(from, via string, between func(root string, step int) error) func(*suite.Case) {
-	return func(c *suite.Case) {
-		r := c.Runs[contract.Test]
-		on := suite.Exact(*r.Config, []string{from, via})
-		x := resumption{from: compare.On(*r.Config, on[0]), via: []spec.Config{compare.On(*r.Config, on[1])}, to: *r.Config, between: between}
 		r.Key, r.Do = "", x.run
 		c.Runs[contract.Test] = r
 	}
@@ -168,7 +162,7 @@ func mutants() []suite.Mutant {
 
 		m("counter-begins-anew", "3", toShards, at(some, 1, "0 optimizer steps"), files("tp=2,pp=2", false, recounted(func(*contents) int { return 0 })),
 			"bias correction and schedule begin at step 0", "B105"),
-		m("counter-of-the-last-run-alone", "3", "odd dp=2 then dp=1,tp=2 then dp=4,zero=3", at(some, 2, "1 optimizer steps"), chained("dp=2", "tp=2", recounted(func(s *contents) int { return s.Counter - stored })),
+		m("counter-of-the-last-run-alone", "3", "odd dp=2 then dp=1,tp=2 then dp=4,zero=3", at(some, 2, "1 optimizer steps"), files("dp=2 then tp=2", false, recounted(func(s *contents) int { return s.Counter - stored })),
 			"a run that was resumed stores the number of steps that it took itself"),
 		m("counter-is-the-number-of-batches", "3", skipping, at(some, 1, "2 optimizer steps"), files("dp=2", true, recounted(func(s *contents) int { return s.Step })),
 			"a step that was skipped before the run was stored counts after it"),
