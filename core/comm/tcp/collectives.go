@@ -164,11 +164,7 @@ func (e *end) split(called protocol.Roll, seq uint64) *end {
 // meet exchanges nothing with every peer for which there is nothing else: so that
 // nobody returns before all have called, and everybody knows what they called.
 func (x *exchange) meet(ctx context.Context) *protocol.Failure {
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.link == nil {
-			continue
-		}
+	for _, l := range x.peers() {
 		if len(l.out) == 0 {
 			l.out = append(l.out, sending{kind: piece})
 		}
@@ -179,15 +175,19 @@ func (x *exchange) meet(ctx context.Context) *protocol.Failure {
 	return x.run(ctx)
 }
 
+// finish meets, unless this rank could not prepare its part.
+func (x *exchange) finish(ctx context.Context, err error) *protocol.Failure {
+	if err != nil {
+		return x.broken(err)
+	}
+	return x.meet(ctx)
+}
+
 // gather exchanges bytes: length gives that of each rank's, nil is any.
 func (x *exchange) gather(ctx context.Context, own []byte, length func(rank int) int) ([][]byte, *protocol.Failure) {
 	all := make([][]byte, len(x.lanes))
 	all[x.e.rank] = own
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.link == nil {
-			continue
-		}
+	for i, l := range x.peers() {
 		w := expecting{kind: piece, limit: maxBytes, done: func(b []byte) { all[i] = b }}
 		if length != nil {
 			w.payload, w.limit = make([]byte, length(i)), 0

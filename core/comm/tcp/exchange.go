@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"time"
 
@@ -63,6 +64,18 @@ type expecting struct {
 	done    func(payload []byte)
 }
 
+// peers yields the lanes to other ranks, by rank in the group; of a message, that to its
+// other side.
+func (x *exchange) peers() iter.Seq2[int, *lane] {
+	return func(yield func(int, *lane) bool) {
+		for i := range x.lanes {
+			if l := &x.lanes[i]; l.link != nil && !yield(i, l) {
+				return
+			}
+		}
+	}
+}
+
 func open(gate *int, need int) bool { return gate == nil || *gate > need }
 
 // spins is how often an exchange lets others run before it waits in the kernel: what
@@ -118,11 +131,7 @@ func (x *exchange) tell(waited time.Duration) {
 
 // round tries every lane once.
 func (x *exchange) round() (progress, pending bool, f *protocol.Failure) {
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.link == nil {
-			continue
-		}
+	for _, l := range x.peers() {
 		p, err := x.push(l)
 		if err == nil {
 			var q bool

@@ -23,16 +23,15 @@ const grace = 100 * time.Millisecond
 type hub struct {
 	cfg *Config
 
-	mu       sync.Mutex
-	ranks    []*member // nil until it comes
-	come     int
-	complete chan struct{} // closed when all have come
-	first    *protocol.Failure
-	queries  map[uint64]*query // by group
-	stands   stands
-	asked    uint64 // questions for stands
-	gone     int
-	over     chan struct{} // closed when all have left, or the world has failed and they are gone
+	mu      sync.Mutex
+	ranks   []*member // nil until it comes
+	come    int
+	first   *protocol.Failure
+	queries map[uint64]*query // by group
+	stands  stands
+	asked   uint64 // questions for stands
+	gone    int
+	over    chan struct{} // closed when all have left, or the world has failed and they are gone
 }
 
 // member is a rank as the hub knows it.
@@ -50,8 +49,7 @@ type query struct {
 }
 
 func newHub(cfg *Config) *hub {
-	return &hub{cfg: cfg, ranks: make([]*member, cfg.Size), complete: make(chan struct{}),
-		queries: map[uint64]*query{}, over: make(chan struct{})}
+	return &hub{cfg: cfg, ranks: make([]*member, cfg.Size), queries: map[uint64]*query{}, over: make(chan struct{})}
 }
 
 // join takes in a rank; its notes are read until it leaves.
@@ -85,7 +83,6 @@ func (h *hub) begin() {
 	for _, m := range h.ranks {
 		table.Addrs = append(table.Addrs, m.addr)
 	}
-	close(h.complete)
 	h.broadcast(table, nil)
 	go h.beat()
 }

@@ -52,10 +52,7 @@ func (ring) broadcast(ctx context.Context, x *exchange, t kernels.Tensor, root i
 			}
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 // ringReduce leaves the reduction of part r in dst of rank r. In step s rank r passes
@@ -99,10 +96,7 @@ func (x *exchange) ringStep(ctx context.Context, out, in kernels.Tensor) *protoc
 	x.next()
 	err := x.lanes[(x.e.rank+1)%n].sendAll(x, out)
 	err = first(err, x.lanes[(x.e.rank+n-1)%n].takeAll(x, in))
-	if err != nil {
-		return x.broken(err)
-	}
-	if f := x.meet(ctx); f != nil {
+	if f := x.finish(ctx, err); f != nil {
 		return f
 	}
 	if err := x.e.n.be.Sync(); err != nil {

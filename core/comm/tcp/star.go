@@ -45,10 +45,7 @@ func (star) allGather(ctx context.Context, x *exchange, t kernels.Tensor) *proto
 	for r := 1; x.e.rank == 0 && r < len(x.lanes); r++ {
 		err = first(err, x.lanes[r].takeAll(x, part(t, x.call.Bounds, r)))
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	if f := x.meet(ctx); f != nil {
+	if f := x.finish(ctx, err); f != nil {
 		return f
 	}
 	return x.fromCenter(ctx, func(int) kernels.Tensor { return t }, t)
@@ -63,10 +60,7 @@ func (star) broadcast(ctx context.Context, x *exchange, t kernels.Tensor, root i
 	case x.e.rank == 0:
 		err = x.lanes[root].takeAll(x, t)
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	if f := x.meet(ctx); f != nil {
+	if f := x.finish(ctx, err); f != nil {
 		return f
 	}
 	x.next()
@@ -79,10 +73,7 @@ func (star) broadcast(ctx context.Context, x *exchange, t kernels.Tensor, root i
 			err = first(err, x.lanes[0].takeAll(x, t))
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 // center reduces t of all ranks into into, on rank 0.
@@ -102,10 +93,7 @@ func (x *exchange) center(ctx context.Context, into, t kernels.Tensor, op kernel
 			f.pairs = true
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 // fromCenter gives every rank its tensor, which it keeps in into.
@@ -121,8 +109,5 @@ func (x *exchange) fromCenter(ctx context.Context, of func(rank int) kernels.Ten
 	for r := 1; x.e.rank == 0 && r < len(x.lanes); r++ {
 		err = first(err, x.lanes[r].sendAll(x, of(r)))
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }

@@ -32,11 +32,7 @@ func (tree) allReduce(ctx context.Context, x *exchange, t kernels.Tensor, op ker
 	if err != nil {
 		return x.broken(err)
 	}
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.link == nil {
-			continue
-		}
+	for i, l := range x.peers() {
 		theirs := part(t, bounds, i)
 		out, in := x.e.chunks(theirs.Len()), len(f.ready)
 		for c := range max(out, in) + 1 { // chunk c to its owner, then the one before it back
@@ -54,10 +50,7 @@ func (tree) allReduce(ctx context.Context, x *exchange, t kernels.Tensor, op ker
 			}
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 // exchangeWhole is the all-reduce of two ranks.
@@ -75,10 +68,7 @@ func (x *exchange) exchangeWhole(ctx context.Context, t kernels.Tensor, op kerne
 		}
 		err = first(err, l.fold(f, peer, c))
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 func (tree) reduceScatter(ctx context.Context, x *exchange, dst, src kernels.Tensor, op kernels.Op) *protocol.Failure {
@@ -86,11 +76,7 @@ func (tree) reduceScatter(ctx context.Context, x *exchange, dst, src kernels.Ten
 	if err != nil {
 		return x.broken(err)
 	}
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		if l.link == nil {
-			continue
-		}
+	for i, l := range x.peers() {
 		theirs := part(src, x.call.Bounds, i)
 		for c := range x.e.chunks(theirs.Len()) {
 			err = first(err, l.send(x, theirs, c, toOwner, nil))
@@ -99,42 +85,30 @@ func (tree) reduceScatter(ctx context.Context, x *exchange, dst, src kernels.Ten
 			err = first(err, l.fold(f, i, c))
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 func (tree) allGather(ctx context.Context, x *exchange, t kernels.Tensor) *protocol.Failure {
 	mine := part(t, x.call.Bounds, x.e.rank)
 	var err error
-	for i := range x.lanes {
-		if l := &x.lanes[i]; l.link != nil {
-			err = first(err, l.sendAll(x, mine))
-			err = first(err, l.takeAll(x, part(t, x.call.Bounds, i)))
-		}
+	for i, l := range x.peers() {
+		err = first(err, l.sendAll(x, mine))
+		err = first(err, l.takeAll(x, part(t, x.call.Bounds, i)))
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 func (tree) broadcast(ctx context.Context, x *exchange, t kernels.Tensor, root int) *protocol.Failure {
 	var err error
-	for i := range x.lanes {
-		switch l := &x.lanes[i]; {
-		case l.link == nil:
+	for i, l := range x.peers() {
+		switch {
 		case x.e.rank == root:
 			err = first(err, l.sendAll(x, t))
 		case i == root:
 			err = first(err, l.takeAll(x, t))
 		}
 	}
-	if err != nil {
-		return x.broken(err)
-	}
-	return x.meet(ctx)
+	return x.finish(ctx, err)
 }
 
 // part is rank r's part of a vector.
