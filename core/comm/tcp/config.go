@@ -5,9 +5,11 @@ package tcp
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 )
 
 // Config is how a rank joins a world.
@@ -18,6 +20,9 @@ type Config struct {
 	// Listen is where this rank listens; "" is a free port of the loopback interface,
 	// and of rank 0 Coordinator.
 	Listen string
+	// Listener is where this rank listens, where it is open already; Listen does not
+	// count then.
+	Listener net.Listener
 	// Run names the run, Identity what must be the same on all ranks (a hash of the
 	// program and its configuration): who says another one is refused.
 	Run, Identity string
@@ -65,4 +70,9 @@ func (c *Config) validate() error {
 		}
 	}
 	return nil
+}
+
+// terms are what this rank and its peers must agree on.
+func (c *Config) terms() *wire.Terms {
+	return &wire.Terms{Run: c.Run, Identity: c.Identity, Token: c.Token, Self: c.Rank, World: c.Size, Called: "rank"}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -259,11 +260,11 @@ func (e *end) reach(ctx context.Context, world int) (*link, error) {
 		defer n.mu.Unlock()
 		return n.links[linkKey{e.id, world}], nil
 	}
-	h := n.cfg.hello(world)
+	h := n.cfg.terms().Hello(world)
 	h.Group = e.id
-	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
 	defer cancel()
-	conn, err := n.dial(ctx, n.addrs[world], h, false)
+	_, conn, err := n.dial(ctx, n.addrs[world], h, false)
 	if err != nil {
 		return nil, err
 	}

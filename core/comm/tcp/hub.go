@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 )
 
 // grace is how long rank 0 waits for what the ranks of a group called, once it knows
@@ -53,28 +54,28 @@ func newHub(cfg *Config) *hub {
 }
 
 // join takes in a rank; its notes are read until it leaves.
-func (h *hub) join(ch *channel, from *hello, proof []byte) {
-	m := &member{channel: ch, addr: from.Addr}
+func (h *hub) join(g *wire.Guest) {
+	rank := g.Hello.From
+	m := &member{channel: &channel{g.Channel}, addr: g.Hello.Addr}
 	h.mu.Lock()
-	if h.ranks[from.From] != nil {
+	if h.ranks[rank] != nil {
 		h.mu.Unlock()
-		ch.refuse(fmt.Errorf("rank %d has come already", from.From))
-		ch.conn.Close()
+		g.Refuse(fmt.Errorf("rank %d has come already", rank))
 		return
 	}
-	if err := ch.send(note{Kind: noteWelcome, MAC: proof}, handshakePatience); err != nil {
+	if err := g.Welcome(); err != nil {
 		h.mu.Unlock()
-		ch.conn.Close()
+		g.Conn.Close()
 		return
 	}
-	h.ranks[from.From] = m
+	h.ranks[rank] = m
 	h.come++
 	all := h.come == len(h.ranks)
 	h.mu.Unlock()
 	if all {
 		h.begin()
 	}
-	h.listen(from.From, m)
+	h.listen(rank, m)
 }
 
 // begin tells all ranks where all listen.
@@ -114,7 +115,7 @@ func (h *hub) broadcast(n note, ranks []int) {
 // listen reads a rank's notes.
 func (h *hub) listen(rank int, m *member) {
 	for {
-		n, err := m.receive(maxNote, h.cfg.Silence)
+		n, err := m.receive(h.cfg.Silence)
 		if err != nil {
 			h.lost(rank, m, err)
 			return
@@ -150,7 +151,7 @@ func (h *hub) lost(rank int, m *member, why error) {
 		close(h.over)
 	}
 	h.mu.Unlock()
-	m.conn.Close()
+	m.Conn.Close()
 	if bye {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -23,8 +24,6 @@ type node struct {
 	hub   *hub // of rank 0
 	ctl   *channel
 	addrs []string
-
-	guests chan struct{} // a place for every handshake in progress
 
 	mu     sync.Mutex
 	first  *protocol.Failure
@@ -48,86 +47,59 @@ type linkKey struct {
 // parting is what peers had done in a group when they closed it, by rank in the world.
 type parting map[int]*departure
 
-// maxGuests bounds the handshakes of strangers in progress.
-const maxGuests = 64
-
 // enter makes a node, without any connection but its listener.
 func enter(cfg Config, be kernels.Backend) (*node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("tcp: rank %d listens on %s: %w", cfg.Rank, cfg.Listen, err)
+	ln := cfg.Listener
+	if ln == nil {
+		var err error
+		if ln, err = net.Listen("tcp", cfg.Listen); err != nil {
+			return nil, fmt.Errorf("tcp: rank %d listens on %s: %w", cfg.Rank, cfg.Listen, err)
+		}
 	}
-	n := &node{cfg: &cfg, be: be, ln: ln, guests: make(chan struct{}, maxGuests), failed: make(chan struct{}),
+	n := &node{cfg: &cfg, be: be, ln: ln, failed: make(chan struct{}),
 		links: map[linkKey]*link{}, ends: map[uint64]*end{}, asked: map[uint64]bool{}, left: map[uint64]parting{}}
 	if cfg.Rank == 0 {
 		n.hub = newHub(n.cfg)
 	}
-	go n.accept()
+	go n.cfg.terms().Serve(ln, n.receive, nil)
 	return n, nil
 }
 
-// accept takes connections until the listener is closed. A stranger gets a handshake's
-// time and no more, and there are never more than maxGuests of them.
-func (n *node) accept() {
-	for {
-		conn, err := n.ln.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors, say: they come back
-			continue
-		}
-		n.guests <- struct{}{}
-		go func() {
-			if !n.receive(conn) {
-				conn.Close()
-			}
-		}()
+// receive keeps the connection of a peer.
+func (n *node) receive(g *wire.Guest) {
+	switch {
+	case !g.Hello.Control:
+		n.adopt(g)
+	case n.hub == nil:
+		g.Refuse(fmt.Errorf("rank %d does not coordinate", n.cfg.Rank))
+	default:
+		n.hub.join(g)
 	}
-}
-
-// receive shakes hands with whoever dialed, and keeps the connection of a peer.
-func (n *node) receive(conn net.Conn) (kept bool) {
-	ch, h, proof, err := func() (*channel, *hello, []byte, error) {
-		defer func() { <-n.guests }()
-		return n.cfg.meet(conn)
-	}()
-	if err != nil {
-		if ch != nil {
-			ch.refuse(err)
-		}
-		return false
-	}
-	if h.Control {
-		if n.hub == nil {
-			ch.refuse(fmt.Errorf("rank %d does not coordinate", n.cfg.Rank))
-			return false
-		}
-		n.hub.join(ch, h, proof)
-		return true
-	}
-	return n.adopt(ch, h, proof)
 }
 
 // adopt keeps a data connection that a peer has made.
-func (n *node) adopt(ch *channel, h *hello, proof []byte) bool {
+func (n *node) adopt(g *wire.Guest) {
+	h := &g.Hello
 	key := linkKey{h.Group, h.From}
-	tcp, ok := ch.conn.(*net.TCPConn)
+	tcp, ok := g.Conn.(*net.TCPConn)
 	n.mu.Lock()
 	taken := n.links[key] != nil || n.closed
 	n.mu.Unlock()
 	if !ok || taken {
-		ch.refuse(fmt.Errorf("rank %d has no use for a connection of rank %d for group %x", n.cfg.Rank, h.From, h.Group))
-		return false
+		g.Refuse(fmt.Errorf("rank %d has no use for a connection of rank %d for group %x", n.cfg.Rank, h.From, h.Group))
+		return
 	}
-	if ch.send(note{Kind: noteWelcome, MAC: proof}, handshakePatience) != nil || tcp.SetDeadline(time.Time{}) != nil {
-		return false
+	if g.Welcome() != nil || !n.keep(key, tcp) {
+		g.Conn.Close()
 	}
-	l, err := newLink(tcp, h.From)
+}
+
+// keep makes a connection the link of its key, unless there is one.
+func (n *node) keep(key linkKey, conn *net.TCPConn) bool {
+	l, err := newLink(conn, key.peer)
 	if err != nil {
 		return false
 	}
@@ -145,17 +117,17 @@ func (n *node) adopt(ch *channel, h *hello, proof []byte) bool {
 func (n *node) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Rendezvous)
 	defer cancel()
-	h := n.cfg.hello(0)
+	h := n.cfg.terms().Hello(0)
 	h.Control, h.Addr = true, n.ln.Addr().String()
-	conn, err := n.dial(ctx, n.cfg.Coordinator, h, true)
+	ch, conn, err := n.dial(ctx, n.cfg.Coordinator, h, true)
 	if err != nil {
 		return fmt.Errorf("tcp: rank %d joins at %s: %w", n.cfg.Rank, n.cfg.Coordinator, err)
 	}
-	n.ctl = &channel{conn: conn}
+	n.ctl = &channel{ch}
 	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Now()) })
 	defer stop()
 	for {
-		first, err := n.ctl.receive(maxNote, n.cfg.Rendezvous)
+		first, err := n.ctl.receive(n.cfg.Rendezvous)
 		switch {
 		case err != nil:
 			conn.Close()
@@ -192,23 +164,23 @@ func (n *node) absent() string {
 }
 
 // dial connects to a peer and shakes hands; again says that it may not be there yet.
-func (n *node) dial(ctx context.Context, addr string, h hello, again bool) (*net.TCPConn, error) {
+func (n *node) dial(ctx context.Context, addr string, h wire.Hello, again bool) (*wire.Channel, *net.TCPConn, error) {
 	var d net.Dialer
 	for {
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			if err = n.cfg.greet(conn, h); err == nil {
-				tcp := conn.(*net.TCPConn)
-				return tcp, tcp.SetDeadline(time.Time{})
+			var ch *wire.Channel
+			if ch, err = n.cfg.terms().Greet(conn, h); err == nil {
+				return ch, conn.(*net.TCPConn), nil
 			}
 			conn.Close()
 		}
-		if refused := (*refusal)(nil); !again || errors.As(err, &refused) {
-			return nil, err
+		if refused := (*wire.Refusal)(nil); !again || errors.As(err, &refused) {
+			return nil, nil, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, nil, err
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -217,7 +189,7 @@ func (n *node) dial(ctx context.Context, addr string, h hello, again bool) (*net
 // listen reads what rank 0 says.
 func (n *node) listen() {
 	for {
-		x, err := n.ctl.receive(maxNote, n.cfg.Silence)
+		x, err := n.ctl.receive(n.cfg.Silence)
 		if err != nil {
 			if !n.isClosed() {
 				n.end(protocol.Failure{Peer: 0, Err: fmt.Errorf("%w: rank %d hears nothing of rank 0: %w", protocol.ErrLost, n.cfg.Rank, err)})
@@ -349,7 +321,7 @@ func (n *node) leave() {
 	for _, l := range links {
 		l.close()
 	}
-	n.ctl.conn.Close()
+	n.ctl.Conn.Close()
 	if n.hub == nil {
 		n.ln.Close()
 		return

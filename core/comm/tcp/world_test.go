@@ -200,7 +200,7 @@ func TestLostRankIsNamed(t *testing.T) {
 			for n := 0; got[i] == nil; n++ {
 				if i == 2 && n == 20 {
 					dead := c.(*end)
-					dead.n.ctl.conn.Close() // as the kernel does for a killed process
+					dead.n.ctl.Conn.Close() // as the kernel does for a killed process
 					for _, l := range dead.links {
 						if l != nil {
 							l.close()
@@ -237,9 +237,9 @@ func TestSilentRankIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := ends[1].(*end).n
-	n.ctl.mu.Lock() // its beats do not leave any more
+	n.ctl.Sending.Lock() // its beats do not leave any more
 	err := ends[0].Barrier(context.Background())
-	n.ctl.mu.Unlock()
+	n.ctl.Sending.Unlock()
 	if !errors.Is(err, comm.ErrLost) || !strings.Contains(fmt.Sprint(err), "rank 1 has said nothing for 600ms") {
 		t.Errorf("%v", err)
 	}
