@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
@@ -22,6 +23,7 @@ type header struct {
 	Steps      int      `json:"steps"`
 	Checkpoint string   `json:"checkpoint,omitempty"` // that the run goes on from
 	From       int      `json:"from,omitempty"`       // steps before it
+	Agents     [][]int  `json:"agents,omitempty"`     // the ranks of each, where they are processes
 	Notes      []string `json:"notes,omitempty"`
 }
 
@@ -42,6 +44,9 @@ func (h *header) text(w io.Writer) {
 		fmt.Fprintf(w, ", from %s (step %d)", h.Checkpoint, h.From)
 	}
 	fmt.Fprintln(w)
+	if h.Agents != nil {
+		fmt.Fprintf(w, "processes: %s\n", procs.Seating(h.Agents))
+	}
 	for _, n := range h.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}

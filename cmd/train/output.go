@@ -12,13 +12,14 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
 	return []string{"history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
-		"lr", "min-lr", "warmup", "horizon", "clip"}
+		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents"}
 }
 
 // check refuses flags that are wrong by themselves or have no meaning together.
@@ -32,7 +33,7 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		}
 	}
 	if !o.dryRun {
-		return nil
+		return o.placed.Check(flags)
 	}
 	for _, name := range notDry() {
 		if flags.Changed(name) {
@@ -64,6 +65,9 @@ func (o *options) printer(stdout, stderr io.Writer) (p *printer, done func(), er
 // begin prints what is trained, and what may surprise of it.
 func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint) error {
 	h := newHeader(c, backend)
+	if o.placed.Apart() {
+		h.Agents = procs.Deal(o.agents(c), h.Ranks)
+	}
 	if from != nil {
 		h.Checkpoint, h.From = from.Dir, from.Manifest.Step
 		p.first = from.Manifest.Step

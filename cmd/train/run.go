@@ -1,5 +1,5 @@
-// Command train runs training of a named model under a parallel plan, all ranks
-// as goroutines of this process, and can end with the run's fingerprint: the
+// Command train runs training of a named model under a parallel plan, its ranks as
+// goroutines of this process or of several, and can end with the run's fingerprint: the
 // same for every plan.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -30,13 +31,16 @@ type options struct {
 	tied, fingerprint, dryRun, quiet                        bool
 	seed                                                    uint64
 	deadline                                                time.Duration
+	placed                                                  cli.Placement
 	left                                                    []string // what is too much for the history
+	args                                                    []string // of the command
 	stdin                                                   io.Reader
 }
 
 const long = `Train a model and print loss, gradient norm, learning rate and tokens of every step.
 
-All ranks of the plan run in this process. Any plan whose data-parallel size
+All ranks of the plan run in this process; with --launch procs in processes that
+it starts, over which they are dealt. Any plan whose data-parallel size
 divides the model's logical workers gives the same bits, so --fingerprint ends
 with the same line. With --save, SIGINT and SIGTERM end the run after the step
 that is under way, with a checkpoint; a second signal ends it at once.
@@ -53,18 +57,20 @@ const examples = `  train --fingerprint
   zcat book.gz | train --data - --log out/steps.ndjson --quiet
   train --plan dp=4,zero=3 --steps 10 --save out/ck
   train --plan tp=2,pp=2 --steps 20 --resume out/ck --fingerprint
+  train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --fingerprint
   train --dry-run --config llama2-7b --plan dp=8,tp=8,pp=8,zero=3`
 
 // run is the command: results to stdout, errors to stderr, the exit code returned.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := cli.NewOutput(stdout)
-	cmd, code := command(out, stderr)
+	cmd, code := command(out, stderr, args...)
 	return out.Exit(cmd.Name(), cli.Execute(ctx, cmd, args, out, stderr, code), stderr)
 }
 
-// command is the command with its flags, and where its exit code will be.
-func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
-	var o options
+// command is the command with its flags, and where its exit code will be; its agents
+// are run with args too.
+func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
+	o := options{args: args}
 	code := new(int)
 	cmd := &cobra.Command{Use: "train", Short: "Train a model under a parallel plan", Long: help(), Example: examples, Version: version()}
 	f := cmd.Flags()
@@ -88,6 +94,7 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.IntVar(&o.saveEvery, "save-every", 0, "steps between checkpoints (default: after the last step only)")
 	f.StringVar(&o.resume, "resume", "", "go on from the checkpoint in `DIR`, or the latest below it, made under any plan")
 	f.DurationVar(&o.deadline, "deadline", time.Hour, "how long an operation waits for a peer that neither ends nor comes")
+	o.placed.Flags(f, "one for each rank")
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
 	f.StringVar(&o.format, "format", "text", "of what is printed: text or json; of a run a line for each step, one before and one after")
@@ -124,6 +131,10 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
+	world, err := cli.Transport(o.placed.Transport)
+	if err != nil {
+		return cli.Usage, err
+	}
 	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
 		return cli.CannotRun, err
 	}
@@ -132,6 +143,13 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	}
 	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
 		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
+	}
+	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)}
+	switch seat, err := procs.Taken(); {
+	case err != nil:
+		return cli.Usage, cli.AsUsage(err)
+	case seat != nil:
+		return o.serve(ctx, seat, c, text, parts)
 	}
 	release, err := cli.Claim(o.history, o.save)
 	if err != nil {
@@ -162,18 +180,34 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.CannotRun, err
 	}
-	if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
-		return cli.CannotRun, err
+	parts.Hooks = train.Hooks{Progress: p.progress, Checkpoints: ck}
+	if !o.placed.Apart() {
+		if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
+			return cli.CannotRun, err
+		}
+		return o.run(ctx, c, text, p, stdout, stderr, parts, launch.Local)
 	}
-	return o.run(ctx, c, text, p, stdout, stderr, launch.Parts{Backend: open, Deadline: o.deadline, Keep: o.keep(c.Steps - 1),
-		Hooks: train.Hooks{Progress: p.progress, Checkpoints: ck}})
+	team, err := o.team(ctx, c, text, ck)
+	if err != nil {
+		return cli.CannotRun, cli.Why(ctx, err)
+	}
+	code := cli.CannotRun
+	defer func() { team.Close(code) }()
+	if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
+		return code, err
+	}
+	code, err = o.run(ctx, c, text, p, stdout, stderr, parts, o.apart(team))
+	return code, err
 }
 
+// trainer trains as launch.Local does.
+type trainer func(context.Context, spec.Config, data.Text, launch.Parts) (*launch.Outcome, error)
+
 // run trains, and saves what was recorded.
-func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *printer, stdout, stderr io.Writer, parts launch.Parts) (int, error) {
+func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *printer, stdout, stderr io.Writer, parts launch.Parts, train trainer) (int, error) {
 	run, stop, done := o.stoppable(ctx, stderr)
 	parts.Checkpoints.Stop = stop.Ask
-	out, err := launch.Local(run, c, text, parts)
+	out, err := train(run, c, text, parts)
 	done()
 	p.close()
 	if out != nil && out.History != nil && o.history != "" {

@@ -35,35 +35,44 @@ func (f *failures) add(rank int, err error) *Failure {
 	return one
 }
 
-// cause is the failure that is a consequence of none of the others: the first of
-// them, where there are several or none. nil means that no rank failed.
-func (f *failures) cause() error {
-	for _, one := range f.all {
-		if !f.follows(one) {
-			return one
+// Cause is the failure that is a consequence of none of the others: the first of
+// them, where there are several or none. nil means that no rank failed. Those that
+// count as consequences, and of which rank, because says.
+func Cause[F any](all []F, rank, because func(F) int) (cause F, failed bool) {
+	has := map[int]bool{}
+	for _, f := range all {
+		has[rank(f)] = true
+	}
+	for _, f := range all {
+		if by := because(f); by < 0 || by == rank(f) || !has[by] {
+			return f, true
 		}
 	}
-	if len(f.all) > 0 {
-		return f.all[0]
+	if len(all) > 0 {
+		return all[0], true
 	}
-	return nil
+	return cause, false
 }
 
-// follows reports whether a rank failed because another one had, or had not come.
-func (f *failures) follows(one *Failure) bool {
+// Because is the rank whose failure, or absence, this one is a consequence of; -1
+// where it is of none.
+func (f *Failure) Because() int {
 	var told *Failure // what ended its context
-	if errors.As(one.Err, &told) && told.Rank != one.Rank {
-		return true
+	if errors.As(f.Err, &told) && told.Rank != f.Rank {
+		return told.Rank
 	}
 	var e *comm.Error
-	return errors.As(one.Err, &e) && e.Peer >= 0 && e.Peer != one.Rank && f.has(e.Peer)
+	if errors.As(f.Err, &e) && e.Peer >= 0 && e.Peer != f.Rank {
+		return e.Peer
+	}
+	return -1
 }
 
-func (f *failures) has(rank int) bool {
-	for _, one := range f.all {
-		if one.Rank == rank {
-			return true
-		}
+// cause is the failure that the others follow from; nil means that no rank failed.
+func (f *failures) cause() error {
+	one, failed := Cause(f.all, func(f *Failure) int { return f.Rank }, (*Failure).Because)
+	if !failed {
+		return nil
 	}
-	return false
+	return one
 }

@@ -1,6 +1,6 @@
-// Package launch runs the ranks of a plan: it makes their backends,
-// communicators and logs, starts them, and merges what they recorded. Here all
-// are goroutines of this process.
+// Package launch runs the ranks of a plan, or those that are in this process: it
+// makes their backends, communicators and logs, starts them as goroutines, and merges
+// what they recorded.
 package launch
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,12 +29,18 @@ type Parts struct {
 	Backend func(rank int) (kernels.Backend, error)
 	// World makes the communicators of all ranks, by rank; nil is comm.NewLocal.
 	World comm.World
+	// Ranks lists those of a world of a size that are in this process; nil is all, and
+	// World gives the others no ends. Origin says where they are.
+	Ranks  func(size int) []int
+	Origin trace.Origin
 	// Deadline bounds how long an operation waits for a peer; 0 is an hour: a
 	// peer of this process that ends or fails is noticed at once, and one that
 	// computes may take long.
 	Deadline time.Duration
 	// Keep, where not nil, says which events are kept in the history.
 	Keep func(trace.Event) bool
+	// Logs is given the log of each rank before anything is recorded; nil for none.
+	Logs func(*trace.Log)
 
 	train.Hooks
 }
@@ -51,21 +58,31 @@ func Here(size int) []int {
 // defaultDeadline is Parts.Deadline's default.
 const defaultDeadline = time.Hour
 
-// Outcome is what a run came to.
+// Outcome is what the ranks of a run that are in this process came to.
 type Outcome struct {
-	// History holds every rank's events; after an error, up to it.
+	// History holds every rank's events; after an error, up to it. It is nil where no
+	// rank is here.
 	History *trace.History
-	Logs    []*trace.Log // the same, per rank, ready to be saved
-	Loss    []float64    // mean loss of the valid tokens, per step
+	Logs    []*trace.Log // the same, in the order of ranks, ready to be saved
+	Loss    []float64    // mean loss of the valid tokens, per step, where the rank that reports it is here
 }
 
-// Backends makes the backends of a world, by rank.
+// here lists the ranks of a world of a size that are in this process.
+func (p *Parts) here(size int) []int {
+	if p.Ranks == nil {
+		return Here(size)
+	}
+	return p.Ranks(size)
+}
+
+// Backends makes the backends of a world, by rank; nil for those that are in other
+// processes.
 func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 	if p.Backend == nil {
 		return nil, errors.New("no backend is given to run on")
 	}
 	out := make([]kernels.Backend, size)
-	for r := range out {
+	for _, r := range p.here(size) {
 		var err error
 		if out[r], err = p.Backend(r); err != nil {
 			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
@@ -74,17 +91,19 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 	return out, nil
 }
 
-// Open makes the communicators of a world, by rank. Nothing decorates them.
+// Open makes the communicators of a world, those of this process in the order of
+// ranks. Nothing decorates them.
 func (p *Parts) Open(ctx context.Context, backends []kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
 	o.Deadline, o.Turns = cmp.Or(p.Deadline, o.Deadline), p.Turns
 	if p.Turns != nil {
 		o.Watch = nil // who gives turns sees when nobody can take one
 	}
-	return p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
+	comms, err := p.World.Open(ctx, len(backends), func(rank int) kernels.Backend { return backends[rank] }, o)
+	return slices.DeleteFunc(comms, func(c comm.Communicator) bool { return c == nil }), err
 }
 
-// Local trains cfg on text with all ranks of the plan as goroutines of this
-// process. cfg is validated, the text's name and hash are filled in. When a
+// Local trains cfg on text with the ranks of the plan that are in this process as
+// goroutines. cfg is validated, the text's name and hash are filled in. When a
 // rank fails all others end; the error is the *Failure of the rank that the others
 // failed because of, and the outcome holds what was recorded.
 func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*Outcome, error) {
@@ -100,26 +119,35 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	if err != nil {
 		return nil, err
 	}
-	out := &Outcome{Logs: make([]*trace.Log, len(backends))}
-	for r, be := range backends {
-		out.Logs[r] = &trace.Log{Header: train.Header(cfg, r, be.Name()), Keep: parts.Keep}
-	}
 	watch := comm.NewWatch(len(backends))
 	comms, err := parts.Open(ctx, backends, comm.Options{Algorithm: cfg.Plan.Comm, Deadline: defaultDeadline, Watch: watch})
 	if err != nil {
 		return nil, err
 	}
-	for r, c := range comms {
-		comms[r] = comm.Recorded(c, func(rec comm.Record) { out.Logs[r].Record(train.Observe(rec)) })
+	if len(comms) == 0 {
+		return &Outcome{}, nil
 	}
-	losses := make([][]float64, len(comms))
-	err = each(ctx, parts.Turns, comms, func(ctx context.Context, rank int) (err error) {
+	out := &Outcome{Logs: make([]*trace.Log, len(comms))}
+	for i, c := range comms {
+		log := &trace.Log{Header: train.Header(cfg, c.Rank(), backends[c.Rank()].Name()), Keep: parts.Keep}
+		log.Header.Host, log.Header.Process = parts.Origin.Host, parts.Origin.Process
+		out.Logs[i] = log
+		if parts.Logs != nil {
+			parts.Logs(log)
+		}
+		comms[i] = comm.Recorded(c, func(rec comm.Record) { log.Record(train.Observe(rec)) })
+	}
+	reports := cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})
+	err = each(ctx, parts.Turns, comms, func(ctx context.Context, i int) error {
+		rank := comms[i].Rank()
 		ctx = watch.Enter(ctx, rank)
 		defer watch.Leave(ctx)
-		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
+		losses, err := train.Rank(ctx, cfg, set, comms[i], backends[rank], out.Logs[i], parts.Hooks)
+		if rank == reports {
+			out.Loss = losses
+		}
 		return err
 	})
-	out.Loss = losses[cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})]
 	var merr error
 	out.History, merr = trace.Merge(out.Logs)
 	return out, errors.Join(err, merr)
@@ -127,14 +155,14 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 
 // each runs every rank on a goroutine and gives the failure that the others
 // follow from. The first one ends the context of all.
-func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run func(ctx context.Context, rank int) error) error {
+func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed failures
-	rank := func(r int) {
-		defer comms[r].Close()
-		if err := guard.Do(func() error { return run(ctx, r) }); err != nil {
-			cancel(failed.add(r, err))
+	rank := func(i int) {
+		defer comms[i].Close()
+		if err := guard.Do(func() error { return run(ctx, i) }); err != nil {
+			cancel(failed.add(comms[i].Rank(), err))
 		}
 	}
 	if turns != nil {
@@ -142,8 +170,8 @@ func each(ctx context.Context, turns comm.Turns, comms []comm.Communicator, run 
 		return failed.cause()
 	}
 	var wg sync.WaitGroup
-	for r := range comms {
-		wg.Go(func() { rank(r) })
+	for i := range comms {
+		wg.Go(func() { rank(i) })
 	}
 	wg.Wait()
 	return failed.cause()

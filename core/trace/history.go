@@ -80,6 +80,22 @@ func (l *Log) Events() []Event {
 	return slices.Clone(l.events)
 }
 
+// Take is what has been recorded since the last time, which the log then forgets.
+func (l *Log) Take() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.events
+	l.events = nil
+	return out
+}
+
+// Add appends events that are the log's rank's.
+func (l *Log) Add(events []Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, events...)
+}
+
 // History is a whole run: one event list per rank that left one.
 type History struct {
 	Header Header // of the lowest rank present
@@ -139,6 +155,9 @@ func (h *History) Origin(rank int) Origin {
 	}
 	return h.Header.Origin()
 }
+
+// Of is the header of a rank.
+func (h *History) Of(rank int) Header { return h.Header.at(rank, h.Origin(rank)) }
 
 // Missing lists the ranks of the world that left no history.
 func (h *History) Missing() []int {

@@ -8,7 +8,7 @@ func (h *History) Save(dir string) error {
 		if !ok {
 			continue
 		}
-		l := &Log{Header: h.Header.at(r, h.Origin(r)), events: events}
+		l := &Log{Header: h.Of(r), events: events}
 		if err := l.Save(dir); err != nil {
 			return err
 		}

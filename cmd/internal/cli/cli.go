@@ -112,8 +112,12 @@ func Tell(stderr io.Writer, name string, err error) {
 const oneSignal = 300 * time.Millisecond
 
 // Context ends on SIGINT and SIGTERM. A second signal ends the process the
-// ordinary way.
+// ordinary way. An agent leaves what a terminal sends to all to its driver.
 func Context() (context.Context, context.CancelFunc) {
+	if isAgent() {
+		signal.Ignore(os.Interrupt, syscall.SIGHUP)
+		return context.WithCancel(context.Background())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return ctx, stop

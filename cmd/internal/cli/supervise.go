@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 )
 
 // supervisorVariable tells a process that it is the work of the one with this ID.
@@ -26,15 +28,19 @@ const usageOfWork = 64
 // A process cannot say how it ended when it ran out of memory or was killed; its
 // parent can: CannotRun. Where no process can be started the work is done here.
 func Supervise(work func() int) int {
-	if os.Getenv(supervisorVariable) == strconv.Itoa(os.Getppid()) {
+	switch {
+	case os.Getenv(supervisorVariable) == strconv.Itoa(os.Getppid()):
 		return supervised(work)
+	case isAgent(): // its driver says how it ended
+		procs.EndWithParent(endNow)
+		return work()
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return work()
 	}
 	defer write.Close() // not before the work has ended, and then by the system at the latest
-	cmd := exec.Command(executable(), os.Args[1:]...)
+	cmd := exec.Command(procs.Executable(), os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), supervisorVariable+"="+strconv.Itoa(os.Getpid()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -62,30 +68,15 @@ func Supervise(work func() int) int {
 // supervised does the work of a supervisor, and ends when that is gone.
 func supervised(work func() int) int {
 	_ = os.Unsetenv(supervisorVariable)
-	parent := os.NewFile(3, "supervisor")
-	go func() {
-		_, _ = io.Copy(io.Discard, parent)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	}()
+	procs.EndWithParent(endNow)
 	if code := work(); code != Usage {
 		return code
 	}
 	return usageOfWork
 }
 
-// executable is the path of this program, which may have been replaced or removed
-// since it was started.
-func executable() string {
-	const self = "/proc/self/exe"
-	if _, err := os.Stat(self); err == nil {
-		return self
-	}
-	path, err := os.Executable()
-	if err != nil {
-		return os.Args[0]
-	}
-	return path
-}
+// endNow ends this process at once.
+func endNow() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
 // outcome is the exit code that the end of the work means; what the work could not
 // say itself is said here.

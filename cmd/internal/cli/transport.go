@@ -11,8 +11,11 @@ import (
 
 // transports make worlds of ranks that are goroutines of this process, by name.
 func transports() map[string]comm.World {
-	return map[string]comm.World{"local": nil, "tcp": tcp.Local}
+	return map[string]comm.World{"local": nil, tcpTransport: tcp.Local}
 }
+
+// tcpTransport is the name of the one that reaches other processes.
+const tcpTransport = "tcp"
 
 // Transports names how ranks can reach each other: local is in the memory of this
 // process, tcp over its loopback interface.

@@ -1,0 +1,204 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/internal/guard"
+)
+
+// Work does a task with the ranks of this process: parts are changed by Job.Join. What
+// it gives after an error is what was recorded up to it.
+type Work func(ctx context.Context, j *Job) (*launch.Outcome, error)
+
+// agent is this process, at a driver's service.
+type agent struct {
+	*Seat
+	identity string
+	host     string
+	ch       *wire.Channel
+	work     Work
+
+	mu   sync.Mutex
+	jobs map[int]*Job
+}
+
+// Serve does what the driver asks for until that says how to end: the exit code.
+func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int, err error) {
+	a := &agent{Seat: s, identity: identity, work: work, jobs: map[int]*Job{}}
+	if a.host, err = os.Hostname(); err != nil {
+		return 0, err
+	}
+	terms := s.terms(identity, s.Agent)
+	dialer := net.Dialer{Timeout: s.Join}
+	conn, err := dialer.DialContext(ctx, "tcp", s.Driver)
+	if err != nil {
+		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
+	}
+	defer conn.Close()
+	if a.ch, err = terms.Greet(conn, terms.Hello(s.Agents)); err != nil {
+		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go a.beat(ctx)
+	for {
+		var n note
+		if err := a.ch.Receive(wire.MaxNote, forever, &n); err != nil {
+			return 0, fmt.Errorf("agent %d hears nothing of its driver: %w", s.Agent, err)
+		}
+		if n.Kind == noteEnd {
+			return n.Code, nil
+		}
+		a.heard(ctx, &n)
+	}
+}
+
+// forever is how long a driver may be silent: when it ends, the pipe to it does.
+const forever = math.MaxInt64 / 2
+
+// beat tells the driver that this process lives.
+func (a *agent) beat(ctx context.Context) {
+	every := time.NewTicker(a.Silence / 6)
+	defer every.Stop()
+	for ctx.Err() == nil && a.tell(note{Kind: noteBeat}) == nil {
+		<-every.C
+	}
+}
+
+// tell sends the driver a note.
+func (a *agent) tell(n note, behind ...[]byte) error { return a.ch.Send(n, a.Silence, behind...) }
+
+// heard does what a note of the driver asks for.
+func (a *agent) heard(ctx context.Context, n *note) {
+	if n.Kind == noteTask {
+		j := newJob(ctx, a, n)
+		a.mu.Lock()
+		a.jobs[n.Task] = j
+		a.mu.Unlock()
+		go a.do(j)
+		return
+	}
+	a.mu.Lock()
+	j := a.jobs[n.Task]
+	a.mu.Unlock()
+	if j == nil {
+		return // it has ended here
+	}
+	switch n.Kind {
+	case noteCancel:
+		j.cancel(errors.New(n.Text))
+	case noteOpen:
+		j.opened(n.World, n.Addr)
+	case noteAnswer:
+		j.answered(n.Step, n.Stop)
+	}
+}
+
+// do does a task, and tells the driver what is left to tell.
+func (a *agent) do(j *Job) {
+	var out *launch.Outcome
+	err := guard.Do(func() (err error) {
+		out, err = a.work(j.ctx, j)
+		return err
+	})
+	how := &ended{Rank: -1, Because: -1}
+	if out != nil {
+		for _, x := range out.Loss {
+			how.Loss = append(how.Loss, trace.Float(x))
+		}
+		err = errors.Join(err, j.rest(out.History))
+	}
+	if err != nil {
+		how.Text = err.Error()
+		var f *launch.Failure
+		if errors.As(err, &f) {
+			how.Rank, how.Because = f.Rank, f.Because()
+		}
+	}
+	a.mu.Lock()
+	delete(a.jobs, j.id)
+	a.mu.Unlock()
+	j.cancel(nil)
+	_ = a.tell(note{Kind: noteDone, Task: j.id, End: how}) // who does not hear it is gone
+}
+
+// Job is a task at an agent.
+type Job struct {
+	// What says what it is.
+	What json.RawMessage
+
+	a      *agent
+	id     int
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	change  sync.Cond // of what follows, and of ctx
+	worlds  int       // that were opened
+	addrs   map[int]string
+	answers map[int]bool // whether the run ends after a step
+	asking  sync.Mutex
+	streams map[int]*stream // by rank
+}
+
+func newJob(ctx context.Context, a *agent, n *note) *Job {
+	j := &Job{What: n.What, a: a, id: n.Task, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}}
+	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	j.change.L = &j.mu
+	context.AfterFunc(j.ctx, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.change.Broadcast()
+	})
+	return j
+}
+
+// opened notes where rank 0 of a world listens.
+func (j *Job) opened(world int, addr string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.addrs[world] = addr
+	j.change.Broadcast()
+}
+
+// answered notes whether the run ends after a step.
+func (j *Job) answered(step int, stop bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.answers[step] = stop
+	j.change.Broadcast()
+}
+
+// stop asks the driver whether the run ends after a step, once for all ranks of this
+// process.
+func (j *Job) stop(step int) bool {
+	j.asking.Lock()
+	defer j.asking.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if stop, known := j.answers[step]; known {
+		return stop
+	}
+	j.mu.Unlock()
+	err := j.a.tell(note{Kind: noteAsk, Task: j.id, Step: step})
+	j.mu.Lock()
+	for {
+		if stop, known := j.answers[step]; known || err != nil || j.ctx.Err() != nil {
+			return stop
+		}
+		j.change.Wait()
+	}
+}

@@ -1,0 +1,14 @@
+// Package procs runs the ranks of a plan in processes of their own: agents, each of
+// which carries some of the ranks as goroutines. Whoever started them drives: it says
+// what is to be run, and gets what the agents record at the end of each step, so that
+// what a rank recorded until its process died is not lost.
+//
+// Agents are this program again with the same arguments, from which each finds out by
+// itself what there is to run. Driver and agents meet over the loopback interface, with
+// a token that only they know, and refuse each other where the hash of program and
+// configuration is not the same. Ranks reach each other by package tcp; rank 0 of every
+// world is in the first agent, whose port the driver tells the others.
+//
+// An agent ends when its driver does. When an agent ends, or says nothing for too long,
+// the driver names it and ends all.
+package procs

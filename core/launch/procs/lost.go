@@ -1,0 +1,25 @@
+package procs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Lost is an agent that ended, or fell silent, while it was needed.
+type Lost struct {
+	Agent, Process int
+	Ranks          []int // of the run that it took part in, if any
+	Why            error
+}
+
+// Error names the agent and its ranks.
+func (l *Lost) Error() string {
+	said := []string{fmt.Sprintf("process %d", l.Process)}
+	if len(l.Ranks) > 0 {
+		said = append(said, "with "+list(l.Ranks))
+	}
+	return fmt.Sprintf("agent %d (%s) %v", l.Agent, strings.Join(said, ", "), l.Why)
+}
+
+// Unwrap is how it ended.
+func (l *Lost) Unwrap() error { return l.Why }

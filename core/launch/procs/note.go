@@ -1,0 +1,72 @@
+//go:build unix
+
+package procs
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// note is what driver and agents tell each other.
+type note struct {
+	Kind string `json:"kind"`
+	Task int    `json:"task,omitempty"`
+
+	What     json.RawMessage `json:"what,omitempty"`     // of noteTask
+	World    int             `json:"world,omitempty"`    // which world of the task, of noteOpen
+	Addr     string          `json:"addr,omitempty"`     // where its rank 0 listens
+	Bytes    int64           `json:"bytes,omitempty"`    // of a log, which follows
+	Progress *progress       `json:"progress,omitempty"` // of noteProgress
+	Step     int             `json:"step,omitempty"`     // of noteAsk and noteAnswer
+	Stop     bool            `json:"stop,omitempty"`     // of noteAnswer
+	End      *ended          `json:"end,omitempty"`      // of noteDone
+	Text     string          `json:"text,omitempty"`     // of noteCancel: why
+	Code     int             `json:"code,omitempty"`     // of noteEnd
+}
+
+// Kinds of notes.
+const (
+	noteTask   = "task"   // to agents: do this
+	noteCancel = "cancel" // to agents: do it no longer
+	noteOpen   = "open"   // rank 0 of a world listens: to the driver, and from it to all others
+	noteAnswer = "answer" // to an agent: whether the run ends after a step
+	noteEnd    = "end"    // to agents: end with this exit code
+
+	noteBeat     = "beat"     // to the driver: I live
+	noteLog      = "log"      // to the driver, with what a rank recorded
+	noteProgress = "progress" // to the driver: a step is done
+	noteAsk      = "ask"      // to the driver: does the run end after this step?
+	noteDone     = "done"     // to the driver: a task is done
+)
+
+// progress is train.Progress as JSON, in which a loss may be no number.
+type progress struct {
+	Step, Steps int
+	Loss, Norm  trace.Float
+	LR          float64
+	Tokens      int64
+	Elapsed     time.Duration
+	Skipped     bool
+}
+
+func sayProgress(p train.Progress) *progress {
+	return &progress{p.Step, p.Steps, trace.Float(p.Loss), trace.Float(p.Norm), p.LR, p.Tokens, p.Elapsed, p.Skipped}
+}
+
+func (p *progress) said() train.Progress {
+	return train.Progress{Step: p.Step, Steps: p.Steps, Loss: float64(p.Loss), Norm: float64(p.Norm), LR: p.LR, Tokens: p.Tokens,
+		Elapsed: p.Elapsed, Skipped: p.Skipped}
+}
+
+// ended is what a task came to in an agent.
+type ended struct {
+	Loss []trace.Float `json:"loss,omitempty"` // of the rank that reports it
+	// Text is the error, empty where there was none; Rank is whose, or -1, and Because
+	// the rank that it is a consequence of, or -1.
+	Text    string `json:"text,omitempty"`
+	Rank    int    `json:"rank"`
+	Because int    `json:"because"`
+}

@@ -1,0 +1,42 @@
+//go:build !unix
+
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/lockstep-ml/lockstep/core/launch"
+)
+
+// errSystem is what asking for processes leads to here: ranks reach each other by system
+// calls that this system has not.
+var errSystem = errors.New("ranks as processes: not on this system, needs a Unix one")
+
+// Team would be a driver with its agents.
+type Team struct{}
+
+// Start gives an error.
+func Start(context.Context, Options) (*Team, error) { return nil, errSystem }
+
+// Run gives an error.
+func (*Team) Run(context.Context, Task) (*launch.Outcome, error) { return nil, errSystem }
+
+// Close has nothing to end.
+func (*Team) Close(int) {}
+
+// Work would do a task.
+type Work func(context.Context, *Job) (*launch.Outcome, error)
+
+// Job would be a task at an agent.
+type Job struct{ What json.RawMessage }
+
+// Join changes nothing.
+func (*Job) Join(*launch.Parts) {}
+
+// Stream changes nothing.
+func (*Job) Stream(*launch.Parts) {}
+
+// Serve gives an error.
+func (*Seat) Serve(context.Context, string, Work) (int, error) { return 0, errSystem }

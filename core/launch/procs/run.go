@@ -1,0 +1,246 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// run is a task that agents are at.
+type run struct {
+	Task
+	id    int
+	seats [][]int // ranks by agent, nil where nobody knows
+	takes []int   // agents that take part
+
+	mu    sync.Mutex
+	logs  map[int]*trace.Log // by rank
+	ended map[int]*ended     // by agent; nil of one that is lost
+	told  bool               // its outcome has been given
+	done  chan struct{}      // closed when all have ended
+}
+
+// ends notes that a task has ended in an agent.
+func (r *run) ends(agent int, how *ended) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.ended[agent]; known || !slices.Contains(r.takes, agent) {
+		return
+	}
+	r.ended[agent] = how
+	if len(r.ended) == len(r.takes) {
+		close(r.done)
+	}
+}
+
+// patienceAfter is how long what is left of a run may take to end once it has no
+// chance.
+const patienceAfter = 10 * time.Second
+
+// Run has the agents do a task. After an error the outcome holds what was recorded up
+// to it: of an agent that died, up to the last step that was done. An agent that is
+// lost ends the team: the error is a *Lost, and so are those of all later tasks.
+func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
+	r := &run{Task: task, logs: map[int]*trace.Log{}, ended: map[int]*ended{}, done: make(chan struct{})}
+	if task.World > 0 {
+		r.seats = Deal(t.seat.Agents, task.World)
+	}
+	for i := range t.seat.Agents {
+		if r.seats == nil || len(r.seats[i]) > 0 {
+			r.takes = append(r.takes, i)
+		}
+	}
+	if err := t.begin(r); err != nil {
+		return nil, err
+	}
+	defer t.forget(r)
+	for _, i := range slices.Backward(r.takes) { // the first, which all others hear of, hears last
+		t.send(note{Kind: noteTask, Task: r.id, What: task.What}, []int{i})
+	}
+	var cause error
+	select {
+	case <-r.done:
+	case <-t.broken:
+		r.wait(min(patienceAfter, t.seat.Silence)) // the others hear of it by themselves
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	}
+	if !r.over() {
+		if cause == nil {
+			cause = errors.New("the run is over")
+		}
+		t.send(note{Kind: noteCancel, Task: r.id, Text: cause.Error()}, r.takes)
+		r.wait(patienceAfter)
+	}
+	return t.outcome(ctx, r)
+}
+
+// begin numbers a run, unless an agent is lost.
+func (t *Team) begin(r *run) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost != nil {
+		return t.lost
+	}
+	t.last++
+	r.id = t.last
+	t.runs[r.id] = r
+	return nil
+}
+
+func (t *Team) forget(r *run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.runs, r.id)
+}
+
+func (r *run) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *run) wait(atMost time.Duration) {
+	select {
+	case <-r.done:
+	case <-time.After(atMost):
+	}
+}
+
+// outcome is what a run came to.
+func (t *Team) outcome(ctx context.Context, r *run) (*launch.Outcome, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = true
+	out := &launch.Outcome{}
+	for _, l := range r.logs {
+		out.Logs = append(out.Logs, l)
+	}
+	slices.SortFunc(out.Logs, func(a, b *trace.Log) int { return a.Header.Rank - b.Header.Rank })
+	err := t.failure(ctx, r)
+	for _, e := range r.ended {
+		if e != nil && len(e.Loss) > 0 {
+			for _, x := range e.Loss {
+				out.Loss = append(out.Loss, float64(x))
+			}
+		}
+	}
+	if len(out.Logs) > 0 {
+		var merr error
+		out.History, merr = trace.Merge(out.Logs)
+		err = errors.Join(err, merr)
+	}
+	return out, err
+}
+
+// failure is why a run failed: because an agent is lost, or ctx ended, or of what its
+// agents say.
+func (t *Team) failure(ctx context.Context, r *run) error {
+	var lost *Lost
+	if err := t.why(); errors.As(err, &lost) {
+		named := *lost
+		if r.seats != nil {
+			named.Ranks = r.seats[lost.Agent]
+		}
+		return &named
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var all []*ended
+	for _, i := range r.takes {
+		switch e, known := r.ended[i]; {
+		case !known || e == nil:
+			return fmt.Errorf("agent %d has not ended its part within %v", i, patienceAfter)
+		case e.Text != "":
+			all = append(all, e)
+		}
+	}
+	e, failed := launch.Cause(all, func(e *ended) int { return e.Rank }, func(e *ended) int { return e.Because })
+	if !failed {
+		return nil
+	}
+	return errors.New(e.Text)
+}
+
+// listen reads what an agent says until that ends, which is the error.
+func (t *Team) listen(c *child) error {
+	for {
+		var n note
+		if err := c.ch.Receive(wire.MaxNote, t.seat.Silence, &n); err != nil {
+			return err
+		}
+		if err := t.heard(c, &n); err != nil {
+			return err
+		}
+	}
+}
+
+// heard does what a note asks for.
+func (t *Team) heard(c *child, n *note) error {
+	t.mu.Lock()
+	r := t.runs[n.Task]
+	t.mu.Unlock()
+	if n.Kind == noteLog {
+		log, err := trace.Read(c.ch.Behind(n.Bytes, t.seat.Silence), fmt.Sprintf("what %v recorded", c))
+		if err != nil || r == nil {
+			return err
+		}
+		return r.recorded(log)
+	}
+	if r == nil {
+		return nil // of a run that was given up
+	}
+	switch n.Kind {
+	case noteOpen:
+		t.send(*n, slices.DeleteFunc(slices.Clone(r.takes), func(i int) bool { return i == c.agent }))
+	case noteProgress:
+		r.progressed(n.Progress)
+	case noteAsk:
+		return c.ch.Send(note{Kind: noteAnswer, Task: n.Task, Step: n.Step, Stop: r.Stop != nil && r.Stop(n.Step)}, t.seat.Silence)
+	case noteDone:
+		if n.End == nil {
+			return errors.New("ended a task without saying how")
+		}
+		r.ends(c.agent, n.End)
+	}
+	return nil
+}
+
+// progressed tells of a step, unless the run is over.
+func (r *run) progressed(p *progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p != nil && r.Progress != nil && !r.told {
+		r.Progress(p.said())
+	}
+}
+
+// recorded adds what a rank recorded.
+func (r *run) recorded(log *trace.Log) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rank := log.Header.Rank
+	if has := r.logs[rank]; has != nil {
+		a, b := has.Header, log.Header
+		if a.Spec.String() != b.Spec.String() || a.Origin() != b.Origin() {
+			return fmt.Errorf("rank %d recorded two runs", rank)
+		}
+		has.Add(log.Take())
+		return nil
+	}
+	r.logs[rank] = log
+	return nil
+}

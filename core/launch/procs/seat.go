@@ -1,0 +1,53 @@
+package procs
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// seatVariable tells a process that it is an agent, and which.
+const seatVariable = "LOCKSTEP_AGENT"
+
+// Seat is an agent's place in a team.
+type Seat struct {
+	Driver string `json:"driver"` // where it listens
+	Run    string `json:"run"`
+	Token  []byte `json:"token"`
+	Agent  int    `json:"agent"` // from 0
+	Agents int    `json:"agents"`
+	// Join and Silence bound how long others may take to come, and say nothing.
+	Join    time.Duration `json:"join"`
+	Silence time.Duration `json:"silence"`
+}
+
+// Taken is the seat of this process; nil where it is no agent.
+func Taken() (*Seat, error) {
+	text, ok := os.LookupEnv(seatVariable)
+	if !ok {
+		return nil, nil
+	}
+	s := &Seat{}
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		return nil, fmt.Errorf("%s=%.60q: %w", seatVariable, text, err)
+	}
+	if s.Agents < 1 || s.Agent < 0 || s.Agent >= s.Agents || s.Join <= 0 || s.Silence <= 0 {
+		return nil, fmt.Errorf("%s: agent %d of %d, join %v, silence %v: is no seat", seatVariable, s.Agent, s.Agents, s.Join, s.Silence)
+	}
+	return s, nil
+}
+
+// parentFile is the descriptor of the pipe that the driver holds the other end of.
+const parentFile = 3
+
+// EndWithParent calls end when whoever started this process, with a pipe behind the
+// standard files, has ended.
+func EndWithParent(end func()) {
+	parent := os.NewFile(parentFile, "parent")
+	go func() {
+		_, _ = io.Copy(io.Discard, parent) // nothing is ever written to it
+		end()
+	}()
+}

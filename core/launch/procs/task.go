@@ -1,0 +1,81 @@
+package procs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/train"
+)
+
+// Options are what a team is started with.
+type Options struct {
+	// Agents is the number of processes, at least 1.
+	Agents int
+	// Args are what each is started with, Stdin is what it reads there, and Environment
+	// is added to this process's.
+	Args        []string
+	Stdin       []byte
+	Environment []string
+	// Identity is what all must agree on: a hash of program and configuration.
+	Identity string
+	// Deadline bounds how long the agents may take to come, and say nothing; 0 and more
+	// than a default are that: MaxJoin and MaxSilence.
+	Deadline time.Duration
+}
+
+// Bounds of what agents may take, where no shorter deadline is given.
+const (
+	MaxJoin    = time.Minute
+	MaxSilence = 30 * time.Second
+)
+
+// within is a deadline, or a bound that is shorter or stands for none.
+func within(deadline, most time.Duration) time.Duration {
+	if deadline <= 0 || deadline > most {
+		return most
+	}
+	return deadline
+}
+
+// Task is a run for agents.
+type Task struct {
+	// What says to agents what it is.
+	What json.RawMessage
+	// World is the number of its ranks: agents that have none take no part. 0 is one
+	// for every agent, and more.
+	World int
+	// Progress and Stop are those of a run in one process.
+	Progress func(train.Progress)
+	Stop     func(step int) bool
+}
+
+// Deal lists the ranks of a world that each agent carries: one after the other, so
+// that rank 0 is the first agent's.
+func Deal(agents, size int) [][]int {
+	out := make([][]int, agents)
+	for r := range size {
+		out[r%agents] = append(out[r%agents], r)
+	}
+	return out
+}
+
+// Seating says which rank is in which agent, as Deal deals them.
+func Seating(dealt [][]int) string {
+	var out []string
+	for i, ranks := range dealt {
+		if len(ranks) > 0 {
+			out = append(out, fmt.Sprintf("agent %d has %s", i, list(ranks)))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// list is "rank 3" or "ranks 1, 3".
+func list(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	return "ranks " + strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+}

@@ -1,0 +1,248 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
+)
+
+// Team is a driver with its agents.
+type Team struct {
+	seat     Seat // of all, but for the agent's number
+	terms    *wire.Terms
+	ln       net.Listener
+	children []*child
+
+	mu       sync.Mutex
+	come     int
+	all      chan struct{} // closed when all have come
+	refused  error         // the last handshake that was
+	runs     map[int]*run
+	last     int           // number of the last task
+	lost     error         // why the team is one no longer
+	broken   chan struct{} // closed together with lost
+	released bool
+}
+
+// Start starts agents and returns when all have come. Where one does not, all are
+// ended and the error names it.
+func Start(ctx context.Context, o Options) (*Team, error) {
+	if o.Agents < 1 {
+		return nil, fmt.Errorf("agents=%d: must be at least 1", o.Agents)
+	}
+	ln, err := loopback()
+	if err != nil {
+		return nil, err
+	}
+	token, id := make([]byte, 32), make([]byte, 6)
+	rand.Read(token) // never fails
+	rand.Read(id)
+	t := &Team{ln: ln, all: make(chan struct{}), broken: make(chan struct{}), runs: map[int]*run{}}
+	t.seat = Seat{Driver: ln.Addr().String(), Run: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id)), Token: token, Agents: o.Agents,
+		Join: within(o.Deadline, MaxJoin), Silence: within(o.Deadline, MaxSilence)}
+	t.terms = t.seat.terms(o.Identity, o.Agents)
+	go t.terms.Serve(ln, t.arrive, t.refuse)
+	if err := t.fill(ctx, &o); err != nil {
+		t.kill()
+		return nil, err
+	}
+	return t, nil
+}
+
+// loopback listens on a port of the loopback interface that the system chooses.
+func loopback() (net.Listener, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		if ln6, err6 := net.Listen("tcp", "[::1]:0"); err6 == nil {
+			return ln6, nil
+		}
+	}
+	return ln, err
+}
+
+// terms are what driver and agents must agree on; the driver's number is that of the
+// agents.
+func (s *Seat) terms(identity string, self int) *wire.Terms {
+	return &wire.Terms{Run: s.Run, Identity: identity, Token: s.Token, Self: self, World: s.Agents + 1, Called: "agent"}
+}
+
+// fill starts the agents and waits for them.
+func (t *Team) fill(ctx context.Context, o *Options) error {
+	for i := range o.Agents {
+		s := t.seat
+		s.Agent = i
+		if err := t.add(s, o); err != nil {
+			return err
+		}
+	}
+	for _, c := range t.children {
+		go func() {
+			<-c.ended
+			t.gone(c, errors.New(c.fate()))
+		}()
+	}
+	late := time.NewTimer(t.seat.Join)
+	defer late.Stop()
+	select {
+	case <-t.all:
+		return nil
+	case <-t.broken:
+		return t.why()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return fmt.Errorf("%s did not come within %v", names(t.absent()), t.seat.Join)
+	}
+}
+
+// add starts an agent, which is known before it can come.
+func (t *Team) add(s Seat, o *Options) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := s.start(o)
+	if err == nil {
+		t.children = append(t.children, c)
+	}
+	return err
+}
+
+// absent lists the agents that have not come.
+func (t *Team) absent() (out []*child) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.children {
+		if c.ch == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// why is what ended the team.
+func (t *Team) why() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost
+}
+
+// refuse notes a handshake that failed: where an agent ends because of it, this is why.
+func (t *Team) refuse(_ wire.Hello, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = err
+}
+
+// arrive takes in an agent, and reads what it says until it ends.
+func (t *Team) arrive(g *wire.Guest) {
+	t.mu.Lock()
+	i := g.Hello.From
+	if i >= len(t.children) || t.children[i].ch != nil || t.released {
+		t.mu.Unlock()
+		g.Refuse(fmt.Errorf("agent %d is not expected", i))
+		return
+	}
+	c := t.children[i]
+	if err := g.Welcome(); err != nil {
+		t.mu.Unlock()
+		g.Conn.Close()
+		return
+	}
+	c.ch = g.Channel
+	if t.come++; t.come == t.seat.Agents {
+		close(t.all)
+	}
+	t.mu.Unlock()
+	t.gone(c, t.listen(c))
+}
+
+// gone is of an agent that is one no longer. The first ends the team, which does
+// without none.
+func (t *Team) gone(c *child, why error) {
+	var slow net.Error
+	if errors.As(why, &slow) && slow.Timeout() {
+		why = fmt.Errorf("has said nothing for %v", t.seat.Silence)
+	} else {
+		select { // how the process ended says more than how its connection did
+		case <-c.ended:
+			why = errors.New(c.fate())
+		case <-time.After(lastWords):
+		}
+	}
+	t.mu.Lock()
+	if t.lost == nil && !t.released {
+		t.lost = &Lost{Agent: c.agent, Process: c.cmd.Process.Pid, Why: why}
+		if c.ch == nil && t.refused != nil {
+			t.lost = fmt.Errorf("%w: %w", t.lost, t.refused)
+		}
+		close(t.broken)
+	}
+	runs := make([]*run, 0, len(t.runs))
+	for _, r := range t.runs {
+		runs = append(runs, r)
+	}
+	t.mu.Unlock()
+	_ = c.cmd.Process.Kill() // where it is only silent, its ranks must not go on
+	for _, r := range runs {
+		r.ends(c.agent, nil)
+	}
+}
+
+// lastWords is how long a connection may be gone before the process is.
+const lastWords = time.Second
+
+// send says something to agents; nil are all. Who does not take it is noticed by
+// whoever listens to it.
+func (t *Team) send(n note, agents []int) {
+	if agents == nil {
+		agents = make([]int, t.seat.Agents)
+		for i := range agents {
+			agents[i] = i
+		}
+	}
+	for _, i := range agents {
+		if c := t.children[i]; c.ch != nil {
+			_ = c.ch.Send(n, t.seat.Silence)
+		}
+	}
+}
+
+// Close ends the agents, each with an exit code, and returns when they have.
+func (t *Team) Close(code int) {
+	t.mu.Lock()
+	t.released = true
+	t.mu.Unlock()
+	t.send(note{Kind: noteEnd, Code: code}, nil)
+	t.reap(2 * time.Second)
+}
+
+// kill ends what there is of a team that did not come about.
+func (t *Team) kill() {
+	t.mu.Lock()
+	t.released = true
+	t.mu.Unlock()
+	t.reap(0)
+}
+
+func (t *Team) reap(patience time.Duration) {
+	t.ln.Close()
+	var all sync.WaitGroup
+	for _, c := range t.children {
+		all.Go(func() { c.end(patience) })
+	}
+	all.Wait()
+	for _, c := range t.children {
+		if c.ch != nil {
+			c.ch.Conn.Close()
+		}
+	}
+}
