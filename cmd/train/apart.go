@@ -16,12 +16,17 @@ import (
 // agents is the number of processes that the ranks of a valid run are dealt over.
 func (o *options) agents(c spec.Config) int { return cmp.Or(o.placed.Agents, c.Plan.World()) }
 
+// checkAgents refuses agents without ranks.
+func (o *options) checkAgents(c spec.Config) error {
+	if n := o.agents(c); n > c.Plan.World() {
+		return cli.Usagef("agents=%d: plan %s has %d ranks, one for each at the most", n, c.Plan, c.Plan.World())
+	}
+	return nil
+}
+
 // team starts the agents of a run.
 func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck train.Checkpoints) (*procs.Team, error) {
 	n := o.agents(c)
-	if n > c.Plan.World() {
-		return nil, cli.Usagef("agents=%d: plan %s has %d ranks, one for each at the most", n, c.Plan, c.Plan.World())
-	}
 	identity, err := identity(c, ck)
 	if err != nil {
 		return nil, err

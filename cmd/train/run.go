@@ -132,6 +132,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.Usage, err
 	}
 	world, err := cli.Transport(o.placed.Transport)
+	if err == nil {
+		err = o.checkAgents(c)
+	}
 	if err != nil {
 		return cli.Usage, err
 	}

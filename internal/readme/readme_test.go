@@ -29,28 +29,32 @@ type trial struct {
 // trials are those of all commands, in the README's words.
 func trials() map[string]trial {
 	return map[string]trial{
-		"bin/verify --contract C-DDP-001":                                                     {"", "8 clauses: 8 held", ""},
-		"bin/verify --contract C-DDP-001.2":                                                   {"", "1 clause: 1 held", ""},
-		"bin/verify --explain C-DDP-001":                                                      {"", "See it fail", ""},
-		"bin/verify --list":                                                                   {"", "C-ORDER-001.2", ""},
-		"bin/verify --plan dp=4 --data FILE --config odd":                                     {"--contract C-DDP-001,C-NORM-001,C-DATA-001", "3 contracts", ""},
-		"bin/verify --config FILE.json":                                                       {"--contract C-DDP-001,C-TP-001", "2 contracts", ""},
-		"bin/verify --level 2 --format text,json,junit --out out/":                            {"--contract C-NORM-001.1", "held: reports in out/", ""},
-		"bin/verify --level 3 --duration 8h":                                                  {`--case "nano dp=2" --contract C-DDP-001 --duration 1s`, "held: 1 contract", ""},
-		"bin/verify --self-test":                                                              {"--contract C-DDP-001.2", "Every check has been seen to fail", ""},
-		"bin/verify --self-test --faults all":                                                 {"", "Every check has been seen to fail", "bin/verify --self-test --contract C-DDP-001.3 --faults reduction-skipped"},
-		"bin/verify --explain reduction-skipped":                                              {"", "must be named", ""},
-		"bin/train --plan dp=4 --history DIR":                                                 {"", "step 20/20", ""},
-		"bin/verify --history DIR":                                                            {"", "nano:dp=4", ""},
-		"bin/train --config nano --plan dp=4,microbatches=2 --fingerprint":                    {"", "fingerprint weights=", ""},
-		"bin/train --config tiny --warmup 5 --horizon 40 --steps 40 --format json --log FILE": {"", `{"event":"end"}`, ""},
-		"bin/train --plan dp=4,zero=3 --steps 10 --save DIR":                                  {"", "step 10/10", ""},
-		"bin/train --plan tp=2,pp=2 --resume DIR":                                             {"", "step 20/20", ""},
-		"bin/train --dry-run --config llama3-8b --sequences 64 --plan dp=8,tp=8,pp=8,zero=3":  {"", "8030261248 parameters", ""},
-		"bin/verify --transport tcp":                                                          {"--contract C-TP-001 --deadline 60s", "transport  tcp, ranks of one process", ""},
-		"source <(bin/verify --completion bash)":                                              {"", "", ""},
+		"bin/verify --contract C-DDP-001":                                                           {"", "8 clauses: 8 held", ""},
+		"bin/verify --contract C-DDP-001.2":                                                         {"", "1 clause: 1 held", ""},
+		"bin/verify --explain C-DDP-001":                                                            {"", "See it fail", ""},
+		"bin/verify --list":                                                                         {"", "C-ORDER-001.2", ""},
+		"bin/verify --plan dp=4 --data FILE --config odd":                                           {"--contract C-DDP-001,C-NORM-001,C-DATA-001", "3 contracts", ""},
+		"bin/verify --config FILE.json":                                                             {"--contract C-DDP-001,C-TP-001", "2 contracts", ""},
+		"bin/verify --level 2 --format text,json,junit --out out/":                                  {"--contract C-NORM-001.1", "held: reports in out/", ""},
+		"bin/verify --level 3 --duration 8h":                                                        {`--case "nano dp=2" --contract C-DDP-001 --duration 1s`, "held: 1 contract", ""},
+		"bin/verify --self-test":                                                                    {"--contract C-DDP-001.2", "Every check has been seen to fail", ""},
+		"bin/verify --self-test --faults all":                                                       {"", "Every check has been seen to fail", "bin/verify --self-test --contract C-DDP-001.3 --faults reduction-skipped"},
+		"bin/verify --explain reduction-skipped":                                                    {"", "must be named", ""},
+		"bin/train --plan dp=4 --history DIR":                                                       {"", "step 20/20", ""},
+		"bin/verify --history DIR":                                                                  {"", "nano:dp=4", ""},
+		"bin/train --config nano --plan dp=4,microbatches=2 --fingerprint":                          {"", "fingerprint weights=", ""},
+		"bin/train --config tiny --warmup 5 --horizon 40 --steps 40 --format json --log FILE":       {"", `{"event":"end"}`, ""},
+		"bin/train --plan dp=4,zero=3 --steps 10 --save DIR":                                        {"", "step 10/10", ""},
+		"bin/train --plan tp=2,pp=2 --resume DIR":                                                   {"", "step 20/20", ""},
+		"bin/train --dry-run --config llama3-8b --sequences 64 --plan dp=8,tp=8,pp=8,zero=3":        {"", "8030261248 parameters", ""},
+		"bin/verify --transport tcp":                                                                {"--contract C-TP-001 --deadline 60s", "transport  tcp, ranks of one process", ""},
+		"bin/train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --steps 10 --fingerprint": {"--quiet", goldenLine, ""},
+		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
+
+// goldenLine is that of nano after ten steps, on every plan.
+const goldenLine = "fingerprint weights=8c91b23c0a7817be9b61e746c590334e moments=ac06d82af6d4e3979ae183d46a058bc8 loss=409b5a3c"
 
 func read(t *testing.T) string {
 	t.Helper()

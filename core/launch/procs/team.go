@@ -182,7 +182,7 @@ func (t *Team) gone(c *child, why error) {
 	if t.lost == nil && !t.released {
 		t.lost = &Lost{Agent: c.agent, Process: c.cmd.Process.Pid, Why: why}
 		if c.ch == nil && t.refused != nil {
-			t.lost = fmt.Errorf("%w: %w", t.lost, t.refused)
+			t.lost = fmt.Errorf("%w; it was refused: %w", t.lost, t.refused)
 		}
 		close(t.broken)
 	}

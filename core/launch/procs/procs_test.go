@@ -1,0 +1,419 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/plan"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
+)
+
+// What the test binary is, as a process of its own: its first argument.
+const (
+	ordinary = "ordinary" // an agent
+	stranger = "stranger" // an agent of another program
+	mute     = "mute"     // an agent that does not join
+	early    = "early"    // an agent that ends at once
+	driver   = "driver"   // a driver that starts agents and says which processes they are
+)
+
+// TestMain lets the test binary be an agent, or a driver.
+func TestMain(m *testing.M) {
+	seat, err := Taken()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	case seat != nil:
+		EndWithParent(func() { os.Exit(9) })
+		os.Exit(serve(seat, os.Args[1]))
+	case len(os.Args) > 1 && os.Args[1] == driver:
+		drive()
+	}
+	os.Exit(m.Run())
+}
+
+func serve(seat *Seat, as string) int {
+	identity := "a program"
+	switch as {
+	case mute:
+		time.Sleep(time.Minute)
+	case early:
+		return 7
+	case stranger:
+		identity = "another program"
+	}
+	code, err := seat.Serve(context.Background(), identity, work)
+	if err != nil {
+		return 4
+	}
+	return code
+}
+
+// order is what a test's agents are to do.
+type order struct {
+	Plan  string
+	Steps int
+	Fail  int // agent whose work fails, from 1; one more panics
+}
+
+// work trains, or fails.
+func work(ctx context.Context, j *Job) (*launch.Outcome, error) {
+	var o order
+	if err := json.Unmarshal(j.What, &o); err != nil {
+		return nil, err
+	}
+	switch me := j.a.Agent + 1; {
+	case o.Fail == me:
+		return nil, errors.New("no work today")
+	case o.Fail == -me:
+		panic("at work")
+	}
+	cfg, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	parts := onRef()
+	parts.Checkpoints.Stop = func(int) bool { return false }
+	j.Join(&parts)
+	j.Stream(&parts)
+	return launch.Local(ctx, cfg, data.Default(), parts)
+}
+
+func onRef() launch.Parts {
+	return launch.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, Deadline: 20 * time.Second}
+}
+
+func (o order) config() (spec.Config, error) {
+	cfg, err := spec.Preset("nano")
+	if err == nil {
+		cfg.Plan, err = plan.Parse(o.Plan)
+	}
+	cfg.Steps, cfg.Evidence.Digests = o.Steps, true
+	return cfg, err
+}
+
+func (o order) task(t testing.TB) Task {
+	t.Helper()
+	cfg, err := o.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	what, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Task{What: what, World: cfg.Plan.World()}
+}
+
+// options are those of a team whose silence is noticed soon.
+func options(agents int, as string) Options {
+	return Options{Agents: agents, Args: []string{as}, Identity: "a program", Deadline: 10 * time.Second}
+}
+
+// started starts a team of ordinary agents; at the end of the test none is left.
+func started(t *testing.T, agents int) *Team {
+	t.Helper()
+	team, err := Start(t.Context(), options(agents, ordinary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		team.Close(4)
+		gone(t, team)
+	})
+	return team
+}
+
+// gone wants no process of a team to be left.
+func gone(t *testing.T, team *Team) {
+	t.Helper()
+	for _, c := range team.children {
+		select {
+		case <-c.ended:
+		default:
+			t.Errorf("%v is still there", c)
+		}
+	}
+}
+
+// A run in processes has the bits of one in this process, and says where ranks were.
+func TestOneAnswer(t *testing.T) {
+	o := order{Plan: "dp=2,tp=2,pp=2,zero=1", Steps: 3}
+	cfg, err := o.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := launch.Local(t.Context(), cfg, data.Default(), onRef())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fingerprint := func(h *trace.History) string {
+		f, err := spec.FingerprintAt(h, o.Steps-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.String()
+	}
+	team := started(t, 3)
+	for range 2 {
+		var steps []int
+		task := o.task(t)
+		task.Progress = func(p train.Progress) { steps = append(steps, p.Step) }
+		got, err := team.Run(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := fingerprint(got.History); f != fingerprint(want.History) {
+			t.Errorf("%s, in one process %s", f, fingerprint(want.History))
+		}
+		if !slices.Equal(got.Loss, want.Loss) || !slices.Equal(steps, []int{0, 1, 2}) {
+			t.Errorf("losses %v, want %v; progress of steps %v", got.Loss, want.Loss, steps)
+		}
+		for rank := range cfg.Plan.World() {
+			if p := got.History.Origin(rank).Process; p != rank%3+1 {
+				t.Errorf("rank %d was in process %d", rank, p)
+			}
+			if a, b := kinds(got.History.Ranks[rank]), kinds(want.History.Ranks[rank]); a != b {
+				t.Errorf("rank %d recorded %s, in one process %s", rank, a, b)
+			}
+		}
+	}
+}
+
+// kinds counts events by kind and step.
+func kinds(events []trace.Event) string {
+	n := map[string]int{}
+	for _, e := range events {
+		n[fmt.Sprintf("%s of step %d", e.Kind, e.Step)]++
+	}
+	return fmt.Sprint(n)
+}
+
+// An agent that ends, is killed or stopped in the middle of a run is named with its
+// ranks; what those recorded of the steps before is there; all others end with the
+// driver's exit code.
+func TestLostAgentIsNamed(t *testing.T) {
+	for _, x := range []struct {
+		agent  int
+		signal syscall.Signal
+		says   string
+	}{{0, syscall.SIGKILL, "ranks 0, 3) was ended by signal 9"}, {2, syscall.SIGKILL, "rank 2) was ended by signal 9"}, {1, syscall.SIGSTOP, "rank 1) has said nothing for 2s"}} {
+		t.Run(fmt.Sprint(x.agent, x.signal), func(t *testing.T) {
+			opts := options(3, ordinary)
+			opts.Deadline = 2 * time.Second
+			team, err := Start(t.Context(), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := order{Plan: "dp=4,zero=1", Steps: 100000}
+			task := o.task(t)
+			task.Progress = func(p train.Progress) {
+				if p.Step == 4 {
+					_ = team.children[x.agent].cmd.Process.Signal(x.signal)
+				}
+			}
+			out, err := team.Run(t.Context(), task)
+			var lost *Lost
+			if !errors.As(err, &lost) || lost.Agent != x.agent || !strings.Contains(err.Error(), x.says) {
+				t.Errorf("%v, want %q", err, x.says)
+			}
+			last := -1
+			for _, e := range out.History.Ranks[x.agent] {
+				last = max(last, e.Step)
+			}
+			if last < 3 {
+				t.Errorf("what rank %d recorded ends with step %d", x.agent, last)
+			}
+			if _, again := team.Run(t.Context(), task); !errors.As(again, &lost) {
+				t.Errorf("a later run: %v", again)
+			}
+			begun := time.Now()
+			team.Close(4)
+			gone(t, team)
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("the others took %v to end", took)
+			}
+			for i, c := range team.children {
+				if code := c.cmd.ProcessState.ExitCode(); i != x.agent && code != 4 {
+					t.Errorf("agent %d ended with %d", i, code)
+				}
+			}
+		})
+	}
+}
+
+// Whichever agent is killed whenever, the driver names it and nothing is left.
+func TestKilledAtAnyMoment(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	const deadline = 5 * time.Second
+	for i := range 6 {
+		agent, after := i%3, time.Duration(r.IntN(400))*time.Millisecond
+		opts := options(3, ordinary)
+		opts.Deadline = deadline
+		team, err := Start(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(after, func() { _ = team.children[agent].cmd.Process.Kill() })
+		begun := time.Now()
+		_, err = team.Run(t.Context(), order{Plan: "dp=2,tp=2,pp=2,zero=1", Steps: 100000}.task(t))
+		team.Close(4)
+		timer.Stop()
+		var lost *Lost
+		if !errors.As(err, &lost) || lost.Agent != agent {
+			t.Errorf("seed %d, agent %d killed after %v: %v", seed, agent, after, err)
+		}
+		if took := time.Since(begun) - after; took > 2*deadline {
+			t.Errorf("seed %d, agent %d killed after %v: it took %v", seed, agent, after, took)
+		}
+		gone(t, team)
+	}
+}
+
+// Who is of another program, does not come or ends before, is named, and the others end.
+func TestWhoDoesNotJoin(t *testing.T) {
+	for as, says := range map[string]string{
+		stranger: "it was refused: program and configuration is another program there and a program here",
+		mute:     "did not come within 1s",
+		early:    "ended with exit code 7",
+	} {
+		opts := options(2, as)
+		if as == mute {
+			opts.Deadline = time.Second
+		}
+		begun := time.Now()
+		team, err := Start(t.Context(), opts)
+		if err == nil {
+			team.Close(0)
+			t.Errorf("%s: has joined", as)
+			continue
+		}
+		if !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "agent ") {
+			t.Errorf("%s: %v, want %q", as, err, says)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("%s: it took %v", as, took)
+		}
+	}
+	if _, err := Start(t.Context(), options(0, ordinary)); err == nil {
+		t.Error("a team of none")
+	}
+}
+
+// What goes wrong in one task is its error, and the team does the next one.
+func TestFailedTaskIsNotTheTeams(t *testing.T) {
+	team := started(t, 2)
+	for fail, says := range map[int]string{2: "no work today", -2: "panic: at work"} {
+		task := order{Plan: "dp=1", Steps: 1, Fail: fail}.task(t)
+		task.World = 0
+		if _, err := team.Run(t.Context(), task); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	task := order{Plan: "dp=2", Steps: 100000}.task(t)
+	why := errors.New("enough")
+	task.Progress = func(p train.Progress) {
+		if p.Step == 3 {
+			cancel(why)
+		}
+	}
+	if _, err := team.Run(ctx, task); !errors.Is(err, why) {
+		t.Errorf("%v", err)
+	}
+	stopped := order{Plan: "dp=2", Steps: 50}.task(t)
+	stopped.Stop = (&launch.Stop{Wanted: func() bool { return true }}).Ask
+	out, err := team.Run(t.Context(), stopped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range out.History.All {
+		if e.Step > 0 || e.Kind == trace.KindEnd {
+			t.Fatalf("%s of step %d of a run that was stopped after the first", e.Kind, e.Step)
+		}
+	}
+}
+
+// drive is a driver that waits to be killed.
+func drive() {
+	opts := options(2, ordinary)
+	team, err := Start(context.Background(), opts)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(4)
+	}
+	for _, c := range team.children {
+		fmt.Println(c.cmd.Process.Pid)
+	}
+	time.Sleep(time.Minute)
+}
+
+// Agents do not outlive a driver that is killed.
+func TestNoOrphans(t *testing.T) {
+	cmd := exec.Command(Executable(), driver)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids [2]int
+	for i := range pids {
+		if _, err := fmt.Fscanln(pipe, &pids[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for until := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left := slices.DeleteFunc(slices.Clone(pids[:]), isGone)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("processes %v outlive their driver", left)
+		}
+	}
+}
+
+// isGone reports whether a process is gone, but for its entry.
+func isGone(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+func TestSeating(t *testing.T) {
+	if got, want := Seating(Deal(3, 7)), "agent 0 has ranks 0, 3, 6, agent 1 has ranks 1, 4, agent 2 has ranks 2, 5"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := Seating(Deal(3, 2)), "agent 0 has rank 0, agent 1 has rank 1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
