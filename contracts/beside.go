@@ -171,7 +171,7 @@ func (b *beside) recorded(a *attempt) (clean, broken *suite.Trial) {
 		// No control is right: the formulas alone are, and they ask for activations.
 		one = formulas.Case(one.Name, cfg, b.text(cfg))
 	}
-	clean = b.engine.Plan(a.clean.Contract, one)
+	clean = b.engine.PlanOther(a.clean.Contract, one)
 	return clean, clean.Break(a.mutant)
 }
 
@@ -193,7 +193,7 @@ func (b *beside) control(x *suite.Suite, a *attempt, cfg spec.Config) (clean, br
 		return a.clean, a.broken
 	}
 	c := suite.Case{Name: a.clean.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(want, b.text(want))}}
-	clean = b.engine.Plan(x.ID, c)
+	clean = b.engine.PlanOther(x.ID, c)
 	if !a.mutant.Everywhere {
 		return clean, clean
 	}
@@ -201,7 +201,7 @@ func (b *beside) control(x *suite.Suite, a *attempt, cfg spec.Config) (clean, br
 	a.mutant.Break(&one)
 	spoilt := one.Runs[contract.Test]
 	spoilt.Key = ""
-	return clean, b.engine.Plan(x.ID, suite.Case{Name: fmt.Sprintf("%s, mutant %s", a.clean.Name, a.mutant.ID),
+	return clean, b.engine.PlanOther(x.ID, suite.Case{Name: fmt.Sprintf("%s, mutant %s", a.clean.Name, a.mutant.ID),
 		Runs: map[contract.Role]suite.Run{contract.Control: spoilt}})
 }
 

@@ -116,7 +116,7 @@ func (o *Options) formulas(ctx context.Context, e *suite.Engine, t *suite.Trial,
 	run := one.Runs[contract.Test]
 	run.Key, run.Parts = "", t.Runs[contract.Control].Parts
 	one.Runs[contract.Test] = run
-	again := e.Plan(c.ID, one)
+	again := e.PlanOther(c.ID, one)
 	if err := e.Run(ctx, again); err != nil || suite.Errors(again) != nil {
 		return w, false
 	}
@@ -147,7 +147,7 @@ func (o *Options) closer(ctx context.Context, e *suite.Engine, r *report.Report,
 	if !strings.HasPrefix(f.Got, "digest ") || f.Tensor == "" || f.Of != "" || !ok {
 		return false
 	}
-	again := e.Plan(s.ID, c)
+	again := e.PlanOther(s.ID, c)
 	if err := e.Run(ctx, again); err != nil {
 		return false
 	}

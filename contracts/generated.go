@@ -53,6 +53,9 @@ func isGenerated(id string) bool {
 	return false
 }
 
+// Generated reports whether an element of Options.Faults asks for generated faults.
+func Generated(asked string) bool { return asked == FaultsAll || isGenerated(asked) }
+
 // FindGenerated is the generated fault of an ID; the error names similar ones.
 // Parts make the backends of the runs that tell what there is to break.
 func FindGenerated(ctx context.Context, parts launch.Parts, id string) (*fault.Generated, error) {
@@ -91,7 +94,7 @@ func (s *selfTest) generate(ctx context.Context, asked *asked) (*group, error) {
 		on := suite.Name(f.Config)
 		if clean[on] == nil {
 			own := suite.Options{Text: data.Default()}
-			clean[on] = s.engine.Plan(GeneratedID, suite.Case{Name: on, Runs: map[contract.Role]suite.Run{
+			clean[on] = s.engine.PlanOther(GeneratedID, suite.Case{Name: on, Runs: map[contract.Role]suite.Run{
 				contract.Test: suite.Train(f.Config, own), contract.Control: suite.Train(compare.Single(f.Config), own)}})
 		}
 		g.attempts = append(g.attempts, s.generatedAttempt(clean[on], f))

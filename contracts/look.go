@@ -45,12 +45,12 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 	cfg.Text = o.Text.Name
 	e := o.engine()
 	b := &beside{o: &o, engine: e, judges: All()}
-	test := e.Plan("", suite.Case{Name: suite.Name(cfg), Runs: map[contract.Role]suite.Run{contract.Test: {Config: &cfg, Parts: change}}})
+	test := e.PlanOther("", suite.Case{Name: suite.Name(cfg), Runs: map[contract.Role]suite.Run{contract.Test: {Config: &cfg, Parts: change}}})
 	trials, controls := []*suite.Trial{test}, []*suite.Trial(nil)
 	pairs := map[*suite.Suite]pair{}
 	for _, x := range b.judges {
 		if whole(x) && (x.Judges == nil || x.Judges(cfg.Plan)) {
-			c := e.Plan(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
+			c := e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
 			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
 		}
 	}

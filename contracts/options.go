@@ -2,6 +2,7 @@ package contracts
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 const maxLevel = 3
@@ -29,6 +31,11 @@ type Options struct {
 	// Transport names what Parts.World carries operations by; empty is the memory of
 	// this process.
 	Transport string
+	// Agents is the number of processes over which ranks are dealt, and Away makes
+	// histories there; 0 is this process. Over says why that is not possible any more.
+	Agents int
+	Away   func(context.Context, suite.Away) (*trace.History, error)
+	Over   func() error
 	// Oracle judges plans on which exactness is not on offer; nil leaves those
 	// clauses inconclusive.
 	Oracle contract.Oracle
@@ -97,7 +104,8 @@ func (o *Options) engine() *suite.Engine {
 	if o.Level > 1 {
 		width = 1
 	}
-	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Patience: mutantDeadline, Progress: o.Progress}
+	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Patience: mutantDeadline,
+		Away: o.Away, Over: o.Over, Progress: o.Progress}
 }
 
 // Check fills defaults and refuses options that cannot be run on the contracts,

@@ -99,8 +99,13 @@ type selection struct{ whole, part string }
 // selects says what a contract makes of the plans, the case and the other options
 // that are asked for. What it leaves out is named, and never held.
 func (o *Options) selects(c *suite.Suite) (s selection) {
-	if o.Transport != "" && c.OneProcess {
-		return selection{whole: fmt.Sprintf("%s: its ranks take turns in the memory of one process, which transport=%s has not", c.ID, o.Transport)}
+	if c.OneProcess {
+		switch {
+		case o.Agents > 0:
+			return selection{whole: fmt.Sprintf("%s: its ranks take turns in the memory of one process, and there are agents=%d", c.ID, o.Agents)}
+		case o.Transport != "":
+			return selection{whole: fmt.Sprintf("%s: its ranks take turns in the memory of one process, which transport=%s has not", c.ID, o.Transport)}
+		}
 	}
 	if x := o.ignored(c); len(x) > 0 {
 		return selection{whole: fmt.Sprintf("%s: has no case that depends on %s", c.ID, strings.Join(x, ", "))}
@@ -243,7 +248,10 @@ func (o *Options) machine() string {
 	if o.Backend != "" {
 		s += " --backend " + quote(o.Backend)
 	}
-	if o.Transport != "" {
+	switch {
+	case o.Agents > 0:
+		s += fmt.Sprintf(" --launch procs --agents %d", o.Agents)
+	case o.Transport != "":
 		s += " --transport " + quote(o.Transport)
 	}
 	return s

@@ -36,7 +36,7 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
-	o.Plans, o.Config, o.Steps, o.Case = nil, "", 0, "" // mutants belong to the contract's own cases
+	o.ownCases()
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
@@ -57,6 +57,9 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	}
 	return r, err
 }
+
+// ownCases takes back what narrows cases: mutants belong to the contract's own.
+func (o *Options) ownCases() { o.Plans, o.Config, o.Steps, o.Case = nil, "", 0, "" }
 
 // selfTest is the state of one SelfTest.
 type selfTest struct {

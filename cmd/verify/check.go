@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
 )
 
 // formats are the report formats with the files that hold them.
@@ -65,7 +66,23 @@ func (o *options) check(flags *pflag.FlagSet) error {
 	case given("timeout") && o.timeout <= 0:
 		return cli.Usagef("timeout=%s: must be positive", o.timeout)
 	}
+	if err := o.checkPlacement(flags); err != nil {
+		return err
+	}
 	return o.checkDuration(flags.Changed("duration"))
+}
+
+// checkPlacement refuses what cannot be done with ranks in other processes.
+func (o *options) checkPlacement(flags *pflag.FlagSet) error {
+	if err := o.placed.Check(flags); err != nil || !o.placed.Apart() {
+		return err
+	}
+	for _, f := range o.faults {
+		if o.selfTest && contracts.Generated(f) {
+			return cli.Usagef("faults=%s: generated faults are made of runs in one process, and --launch is %s", f, cli.Processes)
+		}
+	}
+	return nil
 }
 
 func (o *options) checkDuration(given bool) error {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +23,8 @@ type options struct {
 	config, data, backend, explain, out, command string
 	completion                                   string
 	name                                         string // of a case
-	transport                                    string
+	placed                                       cli.Placement
+	args                                         []string // of the command
 	stdin                                        io.Reader
 	seed                                         uint64
 	steps, level, expectRanks                    int
@@ -52,6 +52,7 @@ const examples = `  verify                                    all contracts, in 
   verify --self-test                        prove that every check can fail
   verify --self-test --faults all           with the generated faults too, in minutes
   verify --format text,json,junit --out out reports and histories as files
+  verify --launch procs --agents 3          ranks in processes of their own
   verify --history out/histories            judge recorded runs again; repeatable
   verify --level 3 --duration 8h            soak
   verify --explain C-DDP-001
@@ -67,11 +68,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // command is the command with its flags, and where its exit code will be; reports
 // say that it was run with args.
 func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
-	o := options{command: contracts.CommandLine("verify", args)}
+	o := options{command: contracts.CommandLine("verify", args), args: args}
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
-	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport"} {
+	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport", "launch", "agents"} {
 		cmd.MarkFlagsMutuallyExclusive("history", with)
 	}
 	for _, with := range []string{"explain", "self-test", "case", "out", "format"} {
@@ -104,7 +105,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.histories, "history", nil, "judge the runs recorded below `DIR` instead of running; repeatable")
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
-	f.StringVar(&o.transport, "transport", cli.Transports()[0], "how ranks reach each other: "+strings.Join(cli.Transports(), ", "))
+	o.placed.Flags(f, fmt.Sprint(defaultAgents))
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -31,11 +32,32 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 			return cli.Usage, cli.AsUsage(err)
 		}
 	}
+	switch seat, err := procs.Taken(); {
+	case err != nil:
+		return cli.Usage, cli.AsUsage(err)
+	case seat != nil:
+		return o.serve(ctx, seat, cs, opts)
+	}
 	release, err := o.claim()
 	if err != nil {
 		return cli.CannotRun, err
 	}
 	defer release()
+	if !o.placed.Apart() {
+		return o.report(ctx, cs, opts, stdout, stderr)
+	}
+	team, err := o.team(ctx, &opts)
+	if err != nil {
+		return cli.CannotRun, cli.Why(ctx, err)
+	}
+	code := cli.CannotRun
+	defer func() { team.Close(code) }()
+	code, err = o.report(ctx, cs, opts, stdout, stderr)
+	return code, err
+}
+
+// report judges and writes.
+func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.Options, stdout, stderr io.Writer) (int, error) {
 	begun := time.Now()
 	line := newStatus(stderr)
 	opts.Progress = line.progress()
@@ -86,7 +108,7 @@ func (o *options) driver() (contracts.Options, error) {
 	if err != nil {
 		return contracts.Options{}, err
 	}
-	world, err := cli.Transport(o.transport)
+	world, err := cli.Transport(o.placed.Transport)
 	if err != nil {
 		return contracts.Options{}, err
 	}
@@ -101,8 +123,12 @@ func (o *options) driver() (contracts.Options, error) {
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	opts.Environment.Command = o.command
-	if world != nil {
-		opts.Transport, opts.Environment.Transport = o.transport, o.transport+", ranks of one process"
+	switch {
+	case o.placed.Apart():
+		opts.Agents = o.agents()
+		opts.Environment.Transport = fmt.Sprintf("tcp, processes, %d agents: rank r is in agent r mod %d", opts.Agents, opts.Agents)
+	case world != nil:
+		opts.Transport, opts.Environment.Transport = o.placed.Transport, o.placed.Transport+", ranks of one process"
 	}
 	if len(o.histories) == 0 {
 		opts.Environment.Backend = o.backend

@@ -38,6 +38,11 @@ type Engine struct {
 	// Patience, unless zero, bounds the parts' deadline in broken runs: in some a
 	// rank waits for a peer that does not come.
 	Patience time.Duration
+	// Away, where not nil, makes the histories of runs in other processes: of all that
+	// these can find, by what is said of them. Over says why none can be made there any
+	// more; nil, and an Over that is nil, mean that some can.
+	Away func(context.Context, Away) (*trace.History, error)
+	Over func() error
 	// Progress is told what happens: how far Run is and which run takes longest; nil
 	// for none. It may be called concurrently.
 	Progress func(Progress)
@@ -51,7 +56,8 @@ type Engine struct {
 
 // job is one run to be made and what came of it.
 type job struct {
-	label    string
+	name     RunName // blank of a control that is made beside those
+	unlisted bool    // only this process knows what the name means
 	run      Run
 	patience time.Duration
 
@@ -65,7 +71,7 @@ type job struct {
 }
 
 // job is the one that makes a run's history.
-func (e *Engine) job(label string, r Run) *job {
+func (e *Engine) job(name RunName, unlisted bool, r Run) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j := e.jobs[r.Key]; j != nil && r.Key != "" {
@@ -74,7 +80,7 @@ func (e *Engine) job(label string, r Run) *job {
 		}
 		return j
 	}
-	j := &job{label: label, run: r}
+	j := &job{name: name, unlisted: unlisted, run: r}
 	if e.jobs == nil {
 		e.jobs = map[string]*job{}
 	}
@@ -84,11 +90,17 @@ func (e *Engine) job(label string, r Run) *job {
 	return j
 }
 
-// Plan says what a case of the named contract runs, and runs nothing.
-func (e *Engine) Plan(contractID string, c Case) *Trial {
-	t := &Trial{Case: c, Contract: contractID, engine: e, jobs: map[contract.Role]*job{}}
+// Plan says what a case of the named contract's list runs, and runs nothing.
+func (e *Engine) Plan(contractID string, c Case) *Trial { return e.plan(contractID, c, true) }
+
+// PlanOther is Plan of a case that the contract does not list: other processes know of
+// it only what is training and no more.
+func (e *Engine) PlanOther(contractID string, c Case) *Trial { return e.plan(contractID, c, false) }
+
+func (e *Engine) plan(contractID string, c Case, listed bool) *Trial {
+	t := &Trial{Case: c, Contract: contractID, engine: e, unlisted: !listed, jobs: map[contract.Role]*job{}}
 	for _, role := range c.Roles() {
-		t.jobs[role] = e.job(fmt.Sprintf("%s, %s, %s run", contractID, c.Name, role), c.Runs[role])
+		t.jobs[role] = e.job(RunName{contractID, c.Name, role, ""}, t.unlisted, c.Runs[role])
 	}
 	return t
 }
@@ -111,10 +123,13 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 	running.SetLimit(max(1, e.Width))
 	e.expect(all)
 	for _, j := range all {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || e.over() != nil {
 			break
 		}
 		running.Go(func() error {
+			if e.over() != nil {
+				return nil
+			}
 			j.once.Do(func() {
 				j.history, j.err = e.make(ctx, j)
 				j.done, j.cut = true, j.err != nil && ctx.Err() != nil
@@ -123,7 +138,18 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 		})
 	}
 	_ = running.Wait()
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return e.over()
+}
+
+// over is why no run can be made any more.
+func (e *Engine) over() error {
+	if e.Over == nil {
+		return nil
+	}
+	return e.Over()
 }
 
 // texts gives clauses the bytes of the texts that runs train on.
@@ -160,6 +186,15 @@ func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error)
 	defer release()
 	end := e.begin(j)
 	defer end()
+	if h, done, err := e.away(ctx, j); done {
+		return h, err
+	}
+	return e.here(ctx, j, nil)
+}
+
+// here makes the history of a job with the ranks of this process, which seat, unless
+// nil, places among others.
+func (e *Engine) here(ctx context.Context, j *job, seat func(*Env)) (*trace.History, error) {
 	env := Env{Parts: e.Parts, Text: e.Text}
 	if d := env.Parts.Deadline; j.patience > 0 && (d == 0 || d > j.patience) {
 		env.Parts.Deadline = j.patience
@@ -167,9 +202,13 @@ func (e *Engine) make(ctx context.Context, j *job) (h *trace.History, err error)
 	if j.run.Parts != nil {
 		j.run.Parts(&env.Parts)
 	}
+	if seat != nil {
+		seat(&env)
+	}
 	if j.run.Do != nil {
 		return j.run.Do(ctx, env)
 	}
+	env.Company = nil // who ends first need not wait
 	return env.Train(ctx, *j.run.Config)
 }
 

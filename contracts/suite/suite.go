@@ -120,6 +120,8 @@ type Run struct {
 type Env struct {
 	Parts launch.Parts // how backends and communicators are made
 	Text  func(name string) (data.Text, error)
+	// Company is the processes that make the run together; nil is this one alone.
+	Company Company
 }
 
 // Train makes the history of a training run; after an error, up to it.
@@ -129,6 +131,9 @@ func (e Env) Train(ctx context.Context, cfg spec.Config) (*trace.History, error)
 		return nil, err
 	}
 	out, err := launch.Local(ctx, cfg, text, e.Parts)
+	if e.Company != nil { // what comes next may depend on what any of the ranks did
+		err = e.met(ctx, err)
+	}
 	if out == nil {
 		return nil, err
 	}
@@ -147,6 +152,9 @@ type Mutant struct {
 	Rows []string
 	// At is where the first finding of Clause must be.
 	At Place
+	// OneProcess says that it needs all ranks in the memory of one process: the fault
+	// is, or knows, what is in that of several.
+	OneProcess bool
 	// Everywhere says that no run escapes the fault: the controls that other
 	// contracts compare the run with have it too.
 	Everywhere bool

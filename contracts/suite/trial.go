@@ -17,14 +17,15 @@ type Trial struct {
 	Case
 	Contract string // its ID
 
-	engine *Engine
-	jobs   map[contract.Role]*job
+	engine   *Engine
+	unlisted bool
+	jobs     map[contract.Role]*job
 }
 
 // Break is the trial of the case as a mutant breaks it. The test run is always its
 // own; the others are the unbroken case's unless the mutant touched them.
 func (t *Trial) Break(m Mutant) *Trial {
-	broken := &Trial{Case: t.Case.clone(), Contract: t.Contract, engine: t.engine, jobs: map[contract.Role]*job{}}
+	broken := &Trial{Case: t.Case.clone(), Contract: t.Contract, engine: t.engine, unlisted: t.unlisted, jobs: map[contract.Role]*job{}}
 	m.Break(&broken.Case)
 	for _, role := range broken.Roles() {
 		r := broken.Runs[role]
@@ -33,7 +34,7 @@ func (t *Trial) Break(m Mutant) *Trial {
 			continue
 		}
 		r.Key = ""
-		j := t.engine.job(fmt.Sprintf("%s, mutant %s, %s run", t.Contract, m.ID, role), r)
+		j := t.engine.job(RunName{t.Contract, t.Name, role, m.ID}, t.unlisted, r)
 		j.patience = t.engine.Patience
 		broken.jobs[role] = j
 	}
@@ -119,7 +120,7 @@ func Errors(trials ...*Trial) error {
 	var errs []error
 	for _, j := range distinct(trials) {
 		if j.err != nil && !j.cut {
-			errs = append(errs, fmt.Errorf("%s: %w", j.label, j.err))
+			errs = append(errs, fmt.Errorf("%s: %w", j.name, j.err))
 		}
 	}
 	return errors.Join(errs...)

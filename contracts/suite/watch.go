@@ -34,7 +34,7 @@ func (p Progress) Line(now time.Time) string {
 // watch knows which runs go on.
 type watch struct {
 	begun, ended, expected int
-	running                map[*job]time.Time // those that have a label, with their begin
+	running                map[*job]time.Time // those that have a name, with their begin
 }
 
 // expect announces runs, some of which may have been announced before.
@@ -53,7 +53,7 @@ func (e *Engine) expect(jobs []*job) {
 func (e *Engine) begin(j *job) (end func()) {
 	begun := time.Now()
 	e.tell(func(w *watch) {
-		if j.label == "" {
+		if j.name == (RunName{}) {
 			return // a control, made beside the runs that were announced
 		}
 		if w.running == nil {
@@ -86,8 +86,8 @@ func (e *Engine) tell(change func(w *watch)) {
 func (w *watch) progress() Progress {
 	p := Progress{Ended: w.ended, Of: max(w.expected, w.begun)}
 	for j, begun := range w.running {
-		if p.Slowest == "" || begun.Before(p.Since) || begun.Equal(p.Since) && j.label < p.Slowest {
-			p.Slowest, p.Since = j.label, begun
+		if p.Slowest == "" || begun.Before(p.Since) || begun.Equal(p.Since) && j.name.String() < p.Slowest {
+			p.Slowest, p.Since = j.name.String(), begun
 		}
 		p.More++
 	}

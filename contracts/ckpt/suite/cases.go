@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/lockstep-ml/lockstep/contracts/ckpt"
 	"github.com/lockstep-ml/lockstep/contracts/compare"
@@ -119,14 +118,14 @@ func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role
 	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, Do: x.run}, contract.Control: control}
 }
 
-// run stores the first steps in a temporary directory and gives the history of
+// run stores the first steps in a directory of the run and gives the history of
 // the run that goes on from there.
 func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, err error) {
-	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
+	root, release, err := env.Dir()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	defer func() { err = errors.Join(err, release()) }()
 	if err := x.store(ctx, env, root); err != nil {
 		return nil, fmt.Errorf("the run to be stored: %w", err)
 	}
@@ -167,5 +166,5 @@ func (x resumption) store(ctx context.Context, env suite.Env, root string) error
 	if x.between == nil {
 		return nil
 	}
-	return x.between(root, stored+len(x.via))
+	return env.Once(ctx, func() error { return x.between(root, stored+len(x.via)) })
 }

@@ -181,11 +181,11 @@ const damagedName = "damaged checkpoints"
 // attempt resumes damaged copies of one checkpoint, and the checkpoint itself,
 // and records what came of each.
 func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(dir, whole string) error) (h *trace.History, err error) {
-	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
+	root, release, err := env.Dir()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	defer func() { err = errors.Join(err, release()) }()
 	whole := filepath.Join(root, "whole")
 	if err := (resumption{from: cfg}).store(ctx, env, whole); err != nil {
 		return nil, err
@@ -197,21 +197,11 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 	do[""] = func(string) error { return nil }
 	for i, d := range append([]ckpt.Damage{{}}, ckpt.Damages()...) {
 		copied := filepath.Join(root, fmt.Sprint(i))
-		if err := os.CopyFS(copied, os.DirFS(whole)); err != nil {
+		err := env.Once(ctx, func() error { return damage(whole, copied, d.Name, do[d.Name], prepare) })
+		if err != nil {
 			return nil, err
 		}
-		dir := filepath.Join(copied, checkpoint.DirName(stored))
-		if err := do[d.Name](dir); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Name, err)
-		}
-		if after := filepath.Join(copied, checkpoint.DirName(beyond)); exists(after) {
-			dir = after
-		}
-		if prepare != nil {
-			if err := prepare(dir, filepath.Join(whole, checkpoint.DirName(stored))); err != nil {
-				return nil, err
-			}
-		}
+		dir := damagedDir(copied)
 		e := trace.Event{Kind: trace.KindRefusal, Step: stored, What: d.Name, Unit: d.File}
 		if _, err := resume(ctx, env, longer, dir); err != nil {
 			e.Text = strings.ReplaceAll(err.Error(), copied, "")
@@ -219,5 +209,30 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		log.Record(e)
 	}
 	log.Record(trace.Event{Kind: trace.KindEnd, Step: stored})
+	if !env.First() {
+		return nil, nil
+	}
 	return trace.Merge([]*trace.Log{log})
+}
+
+// damage makes a damaged copy of a checkpoint.
+func damage(whole, copied, name string, do func(dir string) error, prepare func(dir, whole string) error) error {
+	if err := os.CopyFS(copied, os.DirFS(whole)); err != nil {
+		return err
+	}
+	if err := do(filepath.Join(copied, checkpoint.DirName(stored))); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if prepare == nil {
+		return nil
+	}
+	return prepare(damagedDir(copied), filepath.Join(whole, checkpoint.DirName(stored)))
+}
+
+// damagedDir is the checkpoint to be opened of a damaged copy.
+func damagedDir(copied string) string {
+	if after := filepath.Join(copied, checkpoint.DirName(beyond)); exists(after) {
+		return after
+	}
+	return filepath.Join(copied, checkpoint.DirName(stored))
 }

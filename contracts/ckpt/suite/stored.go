@@ -66,29 +66,35 @@ func storing(o suite.Options) []suite.Case {
 func keeping(cfg spec.Config, between func(root string, step int) error) func(context.Context, suite.Env) (*trace.History, error) {
 	return func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		return stores(ctx, env, cfg, func(h *trace.History, root string) error {
-			if between != nil {
-				if err := between(root, cfg.Steps); err != nil {
-					return err
-				}
-			}
-			dir := filepath.Join(root, checkpoint.DirName(cfg.Steps))
-			if err := addFiles(h, dir, cfg.Steps-1, false); err != nil {
-				return err
-			}
-			addTensors(h, dir, cfg)
-			return nil
+			return env.Once(ctx, func() error { return lookInto(h, cfg, root, between) })
 		})
 	}
+}
+
+// lookInto adds what another reader finds in the files of a run's last step, which
+// between, where not nil, changes before.
+func lookInto(h *trace.History, cfg spec.Config, root string, between func(root string, step int) error) error {
+	if between != nil {
+		if err := between(root, cfg.Steps); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join(root, checkpoint.DirName(cfg.Steps))
+	if err := addFiles(h, dir, cfg.Steps-1, false); err != nil {
+		return err
+	}
+	addTensors(h, dir, cfg)
+	return nil
 }
 
 // stores makes the history of a run that stores its steps below a directory of its
 // own, at which look looks.
 func stores(ctx context.Context, env suite.Env, cfg spec.Config, look func(h *trace.History, root string) error) (h *trace.History, err error) {
-	root, err := os.MkdirTemp("", "lockstep-checkpoint-")
+	root, release, err := env.Dir()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	defer func() { err = errors.Join(err, release()) }()
 	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
 	if h, err = env.Train(ctx, cfg); err != nil {
 		return h, err
@@ -162,12 +168,15 @@ func goldenCase(between, whole func(root string, step int) error) suite.Case {
 		contract.Test: {Config: &cfg, Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 			env.Text = func(string) (data.Text, error) { return data.Default(), nil } // whatever was asked for
 			return stores(ctx, env, cfg, func(h *trace.History, root string) error {
-				if between != nil {
-					if err := between(root, cfg.Steps); err != nil {
-						return err
+				err := env.Once(ctx, func() error {
+					if between != nil {
+						if err := between(root, cfg.Steps); err != nil {
+							return err
+						}
 					}
-				}
-				if err := addFiles(h, filepath.Join(root, checkpoint.DirName(cfg.Steps)), cfg.Steps-1, true); err != nil {
+					return addFiles(h, filepath.Join(root, checkpoint.DirName(cfg.Steps)), cfg.Steps-1, true)
+				})
+				if err != nil {
 					return err
 				}
 				return resumeGolden(ctx, env, h, cfg, filepath.Join(root, "golden"), whole)
@@ -178,6 +187,29 @@ func goldenCase(between, whole func(root string, step int) error) suite.Case {
 // resumeGolden goes on from the golden files, and adds what came of it.
 func resumeGolden(ctx context.Context, env suite.Env, h *trace.History, cfg spec.Config, root string, whole func(root string, step int) error) error {
 	dir := filepath.Join(root, checkpoint.DirName(cfg.Steps))
+	err := env.Once(ctx, func() error {
+		if err := writeGolden(dir); err != nil || whole == nil {
+			return err
+		}
+		return whole(root, cfg.Steps)
+	})
+	if err != nil {
+		return err
+	}
+	env.Parts.Checkpoints = train.Checkpoints{}
+	e := trace.Event{Kind: trace.KindRefusal, Step: cfg.Steps - 1}
+	cfg.Steps++
+	if _, err := resume(ctx, env, cfg, dir); err != nil {
+		e.Text = strings.ReplaceAll(err.Error(), root, "")
+	}
+	if env.First() {
+		h.Ranks[0] = append(h.Ranks[0], e)
+	}
+	return nil
+}
+
+// writeGolden writes the golden files of a checkpoint.
+func writeGolden(dir string) error {
 	all, err := golden.CheckpointFiles()
 	if err != nil {
 		return err
@@ -190,17 +222,5 @@ func resumeGolden(ctx context.Context, env suite.Env, h *trace.History, cfg spec
 			return err
 		}
 	}
-	if whole != nil {
-		if err := whole(root, cfg.Steps); err != nil {
-			return err
-		}
-	}
-	env.Parts.Checkpoints = train.Checkpoints{}
-	e := trace.Event{Kind: trace.KindRefusal, Step: cfg.Steps - 1}
-	cfg.Steps++
-	if _, err := resume(ctx, env, cfg, dir); err != nil {
-		e.Text = strings.ReplaceAll(err.Error(), root, "")
-	}
-	h.Ranks[0] = append(h.Ranks[0], e)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,17 +70,17 @@ func list(o suite.Options) []suite.Case {
 // drilling makes the histories of drills.
 type drilling struct{ collective.Spec }
 
-// run makes the history of a drill with all ranks in this process.
+// run makes the history of a drill with the ranks that are in this process.
 func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error) {
 	backends, err := env.Parts.Backends(s.World)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := s.logs(backends[0].Name())
-	if err != nil {
+	comms, err := s.world(ctx, env, backends, 0)
+	if err != nil || len(comms) == 0 {
 		return nil, err
 	}
-	comms, err := s.world(ctx, env, backends, 0)
+	logs, err := s.logs(comms, backends, env.Parts.Origin)
 	if err != nil {
 		return nil, err
 	}
@@ -102,36 +104,38 @@ func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error
 	for _, l := range logs {
 		l.Record(trace.Event{Kind: trace.KindEnd, Step: s.Repeats - 1})
 	}
-	h, err := trace.Merge(logs)
+	h, err := trace.Merge(slices.Collect(maps.Values(logs)))
 	if err == nil && late != "" {
 		err = errors.New(late)
 	}
 	return h, err
 }
 
-func (s drilling) logs(backend string) ([]*trace.Log, error) {
+// logs are those of the ranks that are in this process.
+func (s drilling) logs(comms []comm.Communicator, backends []kernels.Backend, at trace.Origin) (map[int]*trace.Log, error) {
 	spec, err := json.Marshal(s.Spec)
 	if err != nil {
 		return nil, err
 	}
-	logs := make([]*trace.Log, s.World)
-	for r := range logs {
+	logs := map[int]*trace.Log{}
+	for _, c := range comms {
+		r := c.Rank()
 		logs[r] = &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic,
-			Rank: r, World: s.World, Backend: backend,
+			Rank: r, World: s.World, Backend: backends[r].Name(), Host: at.Host, Process: at.Process,
 			Plan: fmt.Sprintf("drill of %d ranks, comm=%s", s.World, s.Algorithm), Spec: trace.Spec{Drill: spec}}}
 	}
 	return logs, nil
 }
 
-// world opens the communicators of a world, by rank, as decorated.
+// world opens the communicators of a world that are in this process, as decorated.
 func (s drilling) world(ctx context.Context, env suite.Env, backends []kernels.Backend, deadline time.Duration) ([]comm.Communicator, error) {
 	env.Parts.Deadline = cmp.Or(deadline, env.Parts.Deadline)
 	comms, err := env.Parts.Open(ctx, backends, comm.Options{Algorithm: s.Algorithm})
 	if err != nil || env.Parts.Comm == nil {
 		return comms, err
 	}
-	for r := range comms {
-		comms[r] = env.Parts.Comm(r, names.World, comms[r])
+	for i, c := range comms {
+		comms[i] = env.Parts.Comm(c.Rank(), names.World, c)
 	}
 	return comms, nil
 }
@@ -143,14 +147,19 @@ const patience = 2 * time.Second
 
 // misfits lets ranks call operations that do not fit, each time in a world of its
 // own, since a failed group stays failed.
-func (s drilling) misfits(ctx context.Context, env suite.Env, backends []kernels.Backend, logs []*trace.Log) error {
+func (s drilling) misfits(ctx context.Context, env suite.Env, backends []kernels.Backend, logs map[int]*trace.Log) error {
 	for _, m := range drill.Misfits(s.World) {
 		comms, err := s.world(ctx, env, backends, patience)
 		if err != nil {
 			return err
 		}
 		backend := func(rank int) kernels.Backend { return backends[rank] }
-		for rank, told := range comm.DrillMisfit(ctx, comms, backend, m) {
+		ranks := make([]int, len(comms))
+		for i, c := range comms {
+			ranks[i] = c.Rank()
+		}
+		for i, told := range comm.DrillMisfit(ctx, comms, backend, m) {
+			rank := ranks[i]
 			call := m.Calls[rank]
 			e := trace.Event{Kind: trace.KindDrill, What: collective.Mismatch, Unit: m.Name, Op: call.Op, Count: int64(call.Count)}
 			if told != nil {

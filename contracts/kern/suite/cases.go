@@ -74,7 +74,11 @@ func (s drilling) run(ctx context.Context, env suite.Env) (*trace.History, error
 		return nil, err
 	}
 	be := backends[0]
+	if be == nil {
+		return nil, nil // another process has it
+	}
 	log := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Backend: be.Name(),
+		Host: env.Parts.Origin.Host, Process: env.Parts.Origin.Process,
 		Plan: "drill of " + strings.Join(s.Kernels, ", "), Spec: trace.Spec{Drill: spec}}}
 	tallier, _ := kernels.TallierOf(be)
 	record(log, trace.Before, tallier)

@@ -104,6 +104,11 @@ func (a *agent) heard(ctx context.Context, n *note) {
 		j.opened(n.World, n.Addr)
 	case noteAnswer:
 		j.answered(n.Step, n.Stop)
+	case noteMeet:
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.met[n.Step] = n.Text
+		j.change.Broadcast()
 	}
 }
 
@@ -139,6 +144,8 @@ func (a *agent) do(j *Job) {
 type Job struct {
 	// What says what it is.
 	What json.RawMessage
+	// Dir is a directory that all agents may use.
+	Dir string
 
 	a      *agent
 	id     int
@@ -150,19 +157,17 @@ type Job struct {
 	worlds  int       // that were opened
 	addrs   map[int]string
 	answers map[int]bool // whether the run ends after a step
+	meets   int          // at which this process was
+	met     map[int]string
 	asking  sync.Mutex
 	streams map[int]*stream // by rank
 }
 
 func newJob(ctx context.Context, a *agent, n *note) *Job {
-	j := &Job{What: n.What, a: a, id: n.Task, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}}
+	j := &Job{What: n.What, Dir: n.Dir, a: a, id: n.Task, met: map[int]string{}, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.change.L = &j.mu
-	context.AfterFunc(j.ctx, func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.change.Broadcast()
-	})
+	context.AfterFunc(j.ctx, j.wake)
 	return j
 }
 
@@ -201,4 +206,46 @@ func (j *Job) stop(step int) bool {
 		}
 		j.change.Wait()
 	}
+}
+
+// First reports whether this agent carries rank 0 of every world.
+func (j *Job) First() bool { return j.a.Agent == 0 }
+
+// Meet returns when all agents of the task have called it, each with what went wrong
+// with it, and gives what went wrong with any.
+func (j *Job) Meet(ctx context.Context, wrong error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	number, text := j.meets, ""
+	j.meets++
+	if wrong != nil {
+		text = wrong.Error()
+	}
+	j.mu.Unlock()
+	err := j.a.tell(note{Kind: noteMeet, Task: j.id, Step: number, Text: text})
+	wake := context.AfterFunc(ctx, j.wake)
+	defer wake()
+	j.mu.Lock()
+	for err == nil {
+		text, all := j.met[number]
+		switch {
+		case all && text != "":
+			return errors.New(text)
+		case all:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case j.ctx.Err() != nil:
+			return context.Cause(j.ctx)
+		}
+		j.change.Wait()
+	}
+	return err
+}
+
+// wake wakes all that wait for a change.
+func (j *Job) wake() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.change.Broadcast()
 }

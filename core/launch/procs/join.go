@@ -139,11 +139,7 @@ func (j *Job) world(ctx context.Context, size int, backend func(rank int) kernel
 func (j *Job) where(ctx context.Context, world int) (string, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, j.a.Join, fmt.Errorf("rank 0 did not come within %v", j.a.Join))
 	defer stop()
-	wake := context.AfterFunc(ctx, func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.change.Broadcast()
-	})
+	wake := context.AfterFunc(ctx, j.wake)
 	defer wake()
 	j.mu.Lock()
 	defer j.mu.Unlock()

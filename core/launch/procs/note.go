@@ -16,14 +16,15 @@ type note struct {
 	Task int    `json:"task,omitempty"`
 
 	What     json.RawMessage `json:"what,omitempty"`     // of noteTask
+	Dir      string          `json:"dir,omitempty"`      // of noteTask
 	World    int             `json:"world,omitempty"`    // which world of the task, of noteOpen
 	Addr     string          `json:"addr,omitempty"`     // where its rank 0 listens
 	Bytes    int64           `json:"bytes,omitempty"`    // of a log, which follows
 	Progress *progress       `json:"progress,omitempty"` // of noteProgress
-	Step     int             `json:"step,omitempty"`     // of noteAsk and noteAnswer
+	Step     int             `json:"step,omitempty"`     // of noteAsk, noteAnswer and noteMeet
 	Stop     bool            `json:"stop,omitempty"`     // of noteAnswer
 	End      *ended          `json:"end,omitempty"`      // of noteDone
-	Text     string          `json:"text,omitempty"`     // of noteCancel: why
+	Text     string          `json:"text,omitempty"`     // of noteCancel and noteMeet: what is wrong
 	Code     int             `json:"code,omitempty"`     // of noteEnd
 }
 
@@ -34,6 +35,7 @@ const (
 	noteOpen   = "open"   // rank 0 of a world listens: to the driver, and from it to all others
 	noteAnswer = "answer" // to an agent: whether the run ends after a step
 	noteEnd    = "end"    // to agents: end with this exit code
+	noteMeet   = "meet"   // to the driver: I am at meeting number Step; to agents: all are
 
 	noteBeat     = "beat"     // to the driver: I live
 	noteLog      = "log"      // to the driver, with what a rank recorded

@@ -23,6 +23,9 @@ func Start(context.Context, Options) (*Team, error) { return nil, errSystem }
 // Run gives an error.
 func (*Team) Run(context.Context, Task) (*launch.Outcome, error) { return nil, errSystem }
 
+// Over gives an error.
+func (*Team) Over() error { return errSystem }
+
 // Close has nothing to end.
 func (*Team) Close(int) {}
 
@@ -30,13 +33,22 @@ func (*Team) Close(int) {}
 type Work func(context.Context, *Job) (*launch.Outcome, error)
 
 // Job would be a task at an agent.
-type Job struct{ What json.RawMessage }
+type Job struct {
+	What json.RawMessage
+	Dir  string
+}
 
 // Join changes nothing.
 func (*Job) Join(*launch.Parts) {}
 
 // Stream changes nothing.
 func (*Job) Stream(*launch.Parts) {}
+
+// First reports that there is no other.
+func (*Job) First() bool { return true }
+
+// Meet gives an error.
+func (*Job) Meet(context.Context, error) error { return errSystem }
 
 // Serve gives an error.
 func (*Seat) Serve(context.Context, string, Work) (int, error) { return 0, errSystem }

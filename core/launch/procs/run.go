@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 type run struct {
 	Task
 	id    int
+	say   func(note, []int)
 	seats [][]int // ranks by agent, nil where nobody knows
 	takes []int   // agents that take part
 
@@ -26,7 +28,8 @@ type run struct {
 	logs  map[int]*trace.Log // by rank
 	ended map[int]*ended     // by agent; nil of one that is lost
 	told  bool               // its outcome has been given
-	done  chan struct{}      // closed when all have ended
+	meets meeting
+	done  chan struct{} // closed when all have ended
 }
 
 // ends notes that a task has ended in an agent.
@@ -39,6 +42,38 @@ func (r *run) ends(agent int, how *ended) {
 	r.ended[agent] = how
 	if len(r.ended) == len(r.takes) {
 		close(r.done)
+		return
+	}
+	r.meet(agent, r.meets.number, fmt.Sprintf("agent %d has ended its part", agent))
+}
+
+// meeting is one that agents have come to.
+type meeting struct {
+	number int          // from 0
+	come   map[int]bool // agents
+	wrong  string       // the first thing that is
+}
+
+// meet notes that an agent has come to a meeting, with what is wrong, or that it will
+// not come to any more. The caller holds mu.
+func (r *run) meet(agent, number int, wrong string) {
+	m := &r.meets
+	if number != m.number || m.come[agent] {
+		return
+	}
+	if m.come == nil {
+		m.come = map[int]bool{}
+	}
+	m.come[agent] = true
+	m.wrong = cmp.Or(m.wrong, wrong)
+	if len(m.come) < len(r.takes) {
+		return
+	}
+	n := note{Kind: noteMeet, Task: r.id, Step: m.number, Text: m.wrong}
+	*m = meeting{number: m.number + 1}
+	go r.say(n, r.takes)
+	for i := range r.ended {
+		r.meet(i, m.number, fmt.Sprintf("agent %d has ended its part", i))
 	}
 }
 
@@ -50,7 +85,7 @@ const patienceAfter = 10 * time.Second
 // to it: of an agent that died, up to the last step that was done. An agent that is
 // lost ends the team: the error is a *Lost, and so are those of all later tasks.
 func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
-	r := &run{Task: task, logs: map[int]*trace.Log{}, ended: map[int]*ended{}, done: make(chan struct{})}
+	r := &run{Task: task, say: t.send, logs: map[int]*trace.Log{}, ended: map[int]*ended{}, done: make(chan struct{})}
 	if task.World > 0 {
 		r.seats = Deal(t.seat.Agents, task.World)
 	}
@@ -64,7 +99,7 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 	}
 	defer t.forget(r)
 	for _, i := range slices.Backward(r.takes) { // the first, which all others hear of, hears last
-		t.send(note{Kind: noteTask, Task: r.id, What: task.What}, []int{i})
+		t.send(note{Kind: noteTask, Task: r.id, What: task.What, Dir: task.Dir}, []int{i})
 	}
 	var cause error
 	select {
@@ -149,7 +184,7 @@ func (t *Team) outcome(ctx context.Context, r *run) (*launch.Outcome, error) {
 // agents say.
 func (t *Team) failure(ctx context.Context, r *run) error {
 	var lost *Lost
-	if err := t.why(); errors.As(err, &lost) {
+	if err := t.Over(); errors.As(err, &lost) {
 		named := *lost
 		if r.seats != nil {
 			named.Ranks = r.seats[lost.Agent]
@@ -210,6 +245,10 @@ func (t *Team) heard(c *child, n *note) error {
 		r.progressed(n.Progress)
 	case noteAsk:
 		return c.ch.Send(note{Kind: noteAnswer, Task: n.Task, Step: n.Step, Stop: r.Stop != nil && r.Stop(n.Step)}, t.seat.Silence)
+	case noteMeet:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.meet(c.agent, n.Step, n.Text)
 	case noteDone:
 		if n.End == nil {
 			return errors.New("ended a task without saying how")

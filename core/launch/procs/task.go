@@ -46,6 +46,8 @@ type Task struct {
 	// World is the number of its ranks: agents that have none take no part. 0 is one
 	// for every agent, and more.
 	World int
+	// Dir is a directory that all agents may use for it; empty is none.
+	Dir string
 	// Progress and Stop are those of a run in one process.
 	Progress func(train.Progress)
 	Stop     func(step int) bool

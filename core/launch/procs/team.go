@@ -97,7 +97,7 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	case <-t.all:
 		return nil
 	case <-t.broken:
-		return t.why()
+		return t.Over()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
@@ -128,8 +128,8 @@ func (t *Team) absent() (out []*child) {
 	return out
 }
 
-// why is what ended the team.
-func (t *Team) why() error {
+// Over is why the team does no task any more; nil while it does.
+func (t *Team) Over() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lost

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// defaultAgents is how many processes there are where nobody says.
+const defaultAgents = 2
+
+// agents is the number of processes over which ranks are dealt.
+func (o *options) agents() int { return cmp.Or(o.placed.Agents, defaultAgents) }
+
+// team starts the agents, which from then on make the runs of opts.
+func (o *options) team(ctx context.Context, opts *contracts.Options) (*procs.Team, error) {
+	identity, err := o.identity(opts)
+	if err != nil {
+		return nil, err
+	}
+	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline}
+	if o.data == "-" {
+		start.Stdin = opts.Text.Bytes
+	}
+	team, err := procs.Start(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	opts.Over = team.Over
+	opts.Away = func(ctx context.Context, a suite.Away) (*trace.History, error) { return away(ctx, team, a) }
+	return team, nil
+}
+
+// away has the agents make a run.
+func away(ctx context.Context, team *procs.Team, a suite.Away) (h *trace.History, err error) {
+	task := procs.Task{World: a.World}
+	if task.What, err = json.Marshal(a); err != nil {
+		return nil, err
+	}
+	if a.World == 0 {
+		if task.Dir, err = os.MkdirTemp("", "lockstep-run-"); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(task.Dir)) }()
+	}
+	out, err := team.Run(ctx, task)
+	if out == nil {
+		return nil, err
+	}
+	return out.History, err
+}
+
+// identity is what agents must agree on with their driver: all that decides which runs
+// there are.
+func (o *options) identity(opts *contracts.Options) (string, error) {
+	own := opts.Options
+	own.Text.Bytes = nil
+	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline)
+}
+
+// company is the agents that make a run together.
+type company struct{ *procs.Job }
+
+// Dir implements suite.Company.
+func (c company) Dir() string { return c.Job.Dir }
+
+// serve is the work of an agent.
+func (o *options) serve(ctx context.Context, seat *procs.Seat, cs []*suite.Suite, opts contracts.Options) (int, error) {
+	identity, err := o.identity(&opts)
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	a, err := contracts.NewAgent(cs, opts, o.selfTest)
+	if err != nil {
+		return cli.Usage, cli.AsUsage(err)
+	}
+	code, err := seat.Serve(ctx, identity, func(ctx context.Context, j *procs.Job) (*launch.Outcome, error) {
+		var run suite.Away
+		if err := json.Unmarshal(j.What, &run); err != nil {
+			return nil, err
+		}
+		h, err := a.Make(ctx, run, func(env *suite.Env) {
+			j.Join(&env.Parts)
+			env.Company = company{j}
+			if j.Dir == "" { // a single run, of which the driver can have the steps one by one
+				j.Stream(&env.Parts)
+			}
+		})
+		return &launch.Outcome{History: h}, err
+	})
+	if err != nil {
+		return cli.CannotRun, err
+	}
+	return code, nil
+}
