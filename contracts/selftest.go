@@ -52,6 +52,11 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	}
 	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
+	if left := st.leftOut(); o.namesFaults() {
+		r.LeaveOut(left...)
+	} else {
+		r.Notes = append(r.Notes, left...)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("%v: mutants that are named as not run were not judged", cause))
 	}
@@ -67,6 +72,7 @@ type selfTest struct {
 	cs     []*suite.Suite
 	beside *beside
 	engine *suite.Engine
+	apart  []Fault // that need one process, where there are several
 
 	mu   sync.Mutex
 	errs []error // why nothing can be said of some faults
@@ -122,6 +128,10 @@ func (s *selfTest) groups(ctx context.Context) ([]*group, error) {
 		clean := map[string]*suite.Trial{}
 		for _, m := range c.Mutants {
 			if !asked.has(c.ID, m.ID) {
+				continue
+			}
+			if s.o.Agents > 0 && (c.OneProcess || m.OneProcess) {
+				s.apart = append(s.apart, Fault{m, c.ID})
 				continue
 			}
 			a := &attempt{mutant: m, own: c}
@@ -271,8 +281,8 @@ func (s *selfTest) summary(g *group) report.Contract {
 			}
 		}
 		if sum.Expected == 0 {
-			if len(sum.Mutants) == 0 && len(s.o.Faults) > 0 {
-				continue // its faults were not asked for
+			if len(sum.Mutants) == 0 && (len(s.o.Faults) > 0 || s.leaves(cl.ID)) {
+				continue // its faults were not asked for, or are named as left out
 			}
 			sum.Verdict = contract.Inconclusive
 		}

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 )
 
-// TestMain lets the test binary stand in for the command, as its own process.
+// TestMain lets the test binary stand in for the command, as its own process, and
+// for its agents.
 func TestMain(m *testing.M) {
-	if os.Getenv("VERIFY_TEST_AS_COMMAND") != "" {
+	if seat, err := procs.Taken(); seat != nil || err != nil || os.Getenv("VERIFY_TEST_AS_COMMAND") != "" {
 		main()
 	}
 	os.Exit(m.Run())

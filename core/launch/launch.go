@@ -111,6 +111,9 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if parts.Turns != nil && parts.Ranks != nil {
+		return nil, errors.New("a schedule of ranks needs all of them in one process")
+	}
 	set, err := cfg.Set(text)
 	if err != nil {
 		return nil, err

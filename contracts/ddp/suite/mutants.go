@@ -33,8 +33,8 @@ func mutants() []suite.Mutant {
 			"the last stage of one replica keeps another learning rate (horovod/horovod#1609)", "B010"),
 		m("stale-weights-after-gather", "2", "nano dp=2,tp=2,zero=1", at(3, 1, "embed_tokens"), fault.StaleSlice(3, 0, names.WholeVector),
 			"under ZeRO a rank keeps its peer's slice of the first step (hpcaitech/ColossalAI#2391)", "B046"),
-		m("shared-moments", "2", "nano dp=2", at(1, -1, "moment.0"), shareMoments(),
-			"two ranks' first moments lie in one memory: they are equal whatever the reduction does"),
+		inOneProcess(m("shared-moments", "2", "nano dp=2", at(1, -1, "moment.0"), shareMoments(),
+			"two ranks' first moments lie in one memory: they are equal whatever the reduction does")),
 
 		m("reduction-skipped", "3", "nano dp=2", at(some, 1, "block.2"), fault.OnCalls(fault.Reductions(b(2), 1), fault.Skip),
 			"one block's gradient stays local in one step (TrainCheck, workload ddp-out-of-sync)", "B004"),
@@ -130,6 +130,12 @@ func shareMoments() fault.Fault {
 		return fault.All()
 	}
 	return shareBuffer(0, 1, 4, int(c.Params()))
+}
+
+// inOneProcess is a mutant whose ranks have a memory in common.
+func inOneProcess(m suite.Mutant) suite.Mutant {
+	m.OneProcess = true
+	return m
 }
 
 // oddConfig is the fixture odd.

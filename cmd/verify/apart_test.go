@@ -1,0 +1,132 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+)
+
+// Contracts hold with ranks in processes, of all that runs are: training, runs that
+// store and go on, drills of communicators, one rank alone.
+func TestProcessesHold(t *testing.T) {
+	for args, says := range map[string]string{
+		`--contract C-DDP-001|--plan|dp=2|--config|nano`:                   "8 clauses: 8 held",
+		`--contract C-CKPT-001|--case|golden checkpoint`:                   "1 clause: 1 held",
+		`--contract C-CKPT-001|--case|damaged checkpoints`:                 "1 clause: 1 held",
+		`--contract C-CKPT-001|--case|odd dp=2 then dp=1,tp=2 then dp=4,zero=3`: "4 clauses: 4 held",
+		`--contract C-COMM-001|--case|tree of 3 ranks`:                     "7 clauses: 7 held",
+		`--contract C-KERN-001|--case|routines`:                            "1 clause: 1 held",
+		`--contract C-MODEL-001|--steps|2`:                                 "held",
+	} {
+		all := append([]string{"--launch", "procs", "--agents", "3", "--deadline", "60s"}, strings.Split(strings.Replace(args, " ", "|", 1), "|")...)
+		code, stdout, stderr := call(t.Context(), all...)
+		if code != cli.OK || !strings.Contains(stdout, says) || !strings.Contains(stdout, "processes, 3 agents: rank r is in agent r mod 3") {
+			t.Errorf("%s: %d, want %q in\n%s%s", args, code, says, stdout, stderr)
+		}
+		if left := children(t); len(left) > 0 {
+			t.Errorf("%s: processes %v are left", args, left)
+		}
+	}
+}
+
+// What needs one process is named as left out, and then nothing is held.
+func TestProcessesLeaveOut(t *testing.T) {
+	code, stdout, stderr := call(t.Context(), "--launch", "procs", "--contract", "C-DDP-001.1,C-ORDER-001", "--case", "nano dp=2")
+	if code != cli.Usage && code != cli.Inconclusive || !strings.Contains(stdout+stderr, "C-ORDER-001: its ranks take turns in the memory of one process, and there are agents=2") {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+}
+
+// Mutants are broken in the processes that have their ranks, and are seen.
+func TestProcessesSelfTest(t *testing.T) {
+	code, stdout, stderr := call(t.Context(), "--launch", "procs", "--self-test", "--contract", "C-DDP-001", "--faults", "reduction-skipped,bit-flipped-on-one-slice")
+	if code != cli.OK || strings.Count(stdout, "caught  ") < 2 {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+	code, stdout, _ = call(t.Context(), "--launch", "procs", "--self-test", "--contract", "C-DDP-001", "--faults", "reduction-skipped,shared-moments")
+	if code != cli.Inconclusive || !strings.Contains(stdout, "C-DDP-001: not run, as the fault is in what ranks of one process share, and there are agents=2: shared-moments") {
+		t.Errorf("%d: %s", code, stdout)
+	}
+}
+
+func TestProcessesUsage(t *testing.T) {
+	for args, says := range map[string]string{
+		"--launch procs --history x":              "history launch",
+		"--launch threads":                        `launch "threads": known are goroutines, procs`,
+		"--agents 2":                              "agents=2: belongs to --launch procs",
+		"--launch procs --self-test --faults all": "faults=all: generated faults",
+		"--launch procs --contract C-ORDER-001":   "take turns in the memory of one process",
+		"--launch procs --transport local":        `transport "local"`,
+		"--launch procs --agents 2 --deadline 0s": "deadline=0s",
+		"--launch procs --agents 0":               "agents=0: must be at least 1",
+	} {
+		code, stdout, stderr := call(t.Context(), strings.Fields(args)...)
+		if code != cli.Usage || stdout != "" || !strings.Contains(stderr, says) {
+			t.Errorf("%s: %d, %q, want %q", args, code, stderr, says)
+		}
+	}
+}
+
+// children are the processes that this one has started and not waited for.
+func children(t *testing.T) (out []int) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range tasks {
+		b, _ := os.ReadFile(file) // a thread may have ended
+		for _, s := range strings.Fields(string(b)) {
+			pid, err := strconv.Atoi(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// An agent that is killed ends the verification with 4; it is named, with the ranks
+// that it had, and so are the cases that were not run. What its ranks recorded up to
+// there is judged.
+func TestProcessesKilled(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	killed := make(chan int, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if all := children(t); len(all) == 3 {
+				time.Sleep(time.Second)
+				_ = syscall.Kill(all[1], syscall.SIGKILL)
+				killed <- all[1]
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	code, stdout, stderr := call(ctx, append(endless(""), "--launch", "procs", "--agents", "3", "--deadline", "10s")...)
+	pid := <-killed
+	said := stdout + stderr
+	for _, s := range []string{fmt.Sprintf("(process %d, with rank", pid), "was ended by signal 9 (killed)", "the test run ended early: agent "} {
+		if !strings.Contains(said, s) {
+			t.Errorf("%q is not said:\n%s", s, said)
+		}
+	}
+	if code != cli.CannotRun || strings.Contains(stdout, "saw 0/") && !strings.Contains(stdout, "C-DDP-001.2  saw") {
+		t.Errorf("%d: %s", code, said)
+	}
+	if left := children(t); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+}
