@@ -19,6 +19,7 @@ import (
 // child is an agent as its driver knows it.
 type child struct {
 	agent  int
+	pid    int
 	cmd    *exec.Cmd
 	hold   *os.File      // end of the pipe on which the agent waits for the driver's end
 	ended  chan struct{} // closed when the process is gone
@@ -50,6 +51,7 @@ func (s Seat) start(o *Options) (*child, error) {
 		write.Close()
 		return nil, fmt.Errorf("agent %d: %w", s.Agent, err)
 	}
+	c.pid = c.cmd.Process.Pid
 	go func() {
 		c.status = c.cmd.Wait()
 		close(c.ended)
@@ -59,7 +61,7 @@ func (s Seat) start(o *Options) (*child, error) {
 
 // String is "agent 2 (process 4711)".
 func (c *child) String() string {
-	return fmt.Sprintf("agent %d (process %d)", c.agent, c.cmd.Process.Pid)
+	return fmt.Sprintf("agent %d (process %d)", c.agent, c.pid)
 }
 
 // fate says how the process ended.

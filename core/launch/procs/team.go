@@ -180,7 +180,7 @@ func (t *Team) gone(c *child, why error) {
 	}
 	t.mu.Lock()
 	if t.lost == nil && !t.released {
-		t.lost = &Lost{Agent: c.agent, Process: c.cmd.Process.Pid, Why: why}
+		t.lost = &Lost{Agent: c.agent, Process: c.pid, Why: why}
 		if c.ch == nil && t.refused != nil {
 			t.lost = fmt.Errorf("%w; it was refused: %w", t.lost, t.refused)
 		}
