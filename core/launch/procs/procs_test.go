@@ -262,6 +262,26 @@ func TestLostAgentIsNamed(t *testing.T) {
 	}
 }
 
+// A run that the lost agent has no part in ends as it would, and is the last.
+func TestRunWithoutTheLostAgent(t *testing.T) {
+	team := started(t, 2)
+	o := order{Plan: "dp=1", Steps: 12}
+	task, steps := o.task(t), 0
+	task.Progress = func(p train.Progress) {
+		if steps++; p.Step == 2 {
+			_ = team.children[1].cmd.Process.Kill()
+		}
+	}
+	out, err := team.Run(t.Context(), task)
+	if err != nil || steps != o.Steps || out.History.CutOff() != "" {
+		t.Errorf("%v after %d steps", err, steps)
+	}
+	var lost *Lost
+	if _, err := team.Run(t.Context(), task); !errors.As(err, &lost) || lost.Agent != 1 {
+		t.Errorf("a later run: %v", err)
+	}
+}
+
 // Whichever agent is killed whenever, the driver names it and nothing is left.
 func TestKilledAtAnyMoment(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

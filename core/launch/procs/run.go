@@ -181,8 +181,12 @@ func (t *Team) outcome(ctx context.Context, r *run) (*launch.Outcome, error) {
 }
 
 // failure is why a run failed: because an agent is lost, or ctx ended, or of what its
-// agents say.
+// agents say. One that all of its agents ended well has not.
 func (t *Team) failure(ctx context.Context, r *run) error {
+	said := r.said()
+	if said == nil {
+		return nil
+	}
 	var lost *Lost
 	if err := t.Over(); errors.As(err, &lost) {
 		named := *lost
@@ -194,6 +198,11 @@ func (t *Team) failure(ctx context.Context, r *run) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	return said
+}
+
+// said is why a run failed by what its agents say. The caller holds mu.
+func (r *run) said() error {
 	var all []*ended
 	for _, i := range r.takes {
 		switch e, known := r.ended[i]; {
