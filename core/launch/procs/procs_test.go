@@ -4,14 +4,11 @@ package procs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,142 +16,10 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
-	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
-
-// What the test binary is, as a process of its own: its first argument.
-const (
-	ordinary = "ordinary" // an agent
-	stranger = "stranger" // an agent of another program
-	mute     = "mute"     // an agent that does not join
-	early    = "early"    // an agent that ends at once
-	driver   = "driver"   // a driver that starts agents and says which processes they are
-)
-
-// TestMain lets the test binary be an agent, or a driver.
-func TestMain(m *testing.M) {
-	seat, err := Taken()
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	case seat != nil:
-		EndWithParent(func() { os.Exit(9) })
-		os.Exit(serve(seat, os.Args[1]))
-	case len(os.Args) > 1 && os.Args[1] == driver:
-		drive()
-	}
-	os.Exit(m.Run())
-}
-
-func serve(seat *Seat, as string) int {
-	identity := "a program"
-	switch as {
-	case mute:
-		time.Sleep(time.Minute)
-	case early:
-		return 7
-	case stranger:
-		identity = "another program"
-	}
-	code, err := seat.Serve(context.Background(), identity, work)
-	if err != nil {
-		return 4
-	}
-	return code
-}
-
-// order is what a test's agents are to do.
-type order struct {
-	Plan  string
-	Steps int
-	Fail  int // agent whose work fails, from 1; one more panics
-}
-
-// work trains, or fails.
-func work(ctx context.Context, j *Job) (*launch.Outcome, error) {
-	var o order
-	if err := json.Unmarshal(j.What, &o); err != nil {
-		return nil, err
-	}
-	switch me := j.a.Agent + 1; {
-	case o.Fail == me:
-		return nil, errors.New("no work today")
-	case o.Fail == -me:
-		panic("at work")
-	}
-	cfg, err := o.config()
-	if err != nil {
-		return nil, err
-	}
-	parts := onRef()
-	parts.Checkpoints.Stop = func(int) bool { return false }
-	j.Join(&parts)
-	j.Stream(&parts)
-	return launch.Local(ctx, cfg, data.Default(), parts)
-}
-
-func onRef() launch.Parts {
-	return launch.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, Deadline: 20 * time.Second}
-}
-
-func (o order) config() (spec.Config, error) {
-	cfg, err := spec.Preset("nano")
-	if err == nil {
-		cfg.Plan, err = plan.Parse(o.Plan)
-	}
-	cfg.Steps, cfg.Evidence.Digests = o.Steps, true
-	return cfg, err
-}
-
-func (o order) task(t testing.TB) Task {
-	t.Helper()
-	cfg, err := o.config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	what, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Task{What: what, World: cfg.Plan.World()}
-}
-
-// options are those of a team whose silence is noticed soon.
-func options(agents int, as string) Options {
-	return Options{Agents: agents, Args: []string{as}, Identity: "a program", Deadline: 10 * time.Second}
-}
-
-// started starts a team of ordinary agents; at the end of the test none is left.
-func started(t *testing.T, agents int) *Team {
-	t.Helper()
-	team, err := Start(t.Context(), options(agents, ordinary))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		team.Close(4)
-		gone(t, team)
-	})
-	return team
-}
-
-// gone wants no process of a team to be left.
-func gone(t *testing.T, team *Team) {
-	t.Helper()
-	for _, c := range team.children {
-		select {
-		case <-c.ended:
-		default:
-			t.Errorf("%v is still there", c)
-		}
-	}
-}
 
 // A run in processes has the bits of one in this process, and says where ranks were.
 func TestOneAnswer(t *testing.T) {
@@ -375,20 +240,6 @@ func TestFailedTaskIsNotTheTeams(t *testing.T) {
 	}
 }
 
-// drive is a driver that waits to be killed.
-func drive() {
-	opts := options(2, ordinary)
-	team, err := Start(context.Background(), opts)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(4)
-	}
-	for _, c := range team.children {
-		fmt.Println(c.cmd.Process.Pid)
-	}
-	time.Sleep(time.Minute)
-}
-
 // Agents do not outlive a driver that is killed.
 func TestNoOrphans(t *testing.T) {
 	cmd := exec.Command(Executable(), driver)
@@ -418,15 +269,6 @@ func TestNoOrphans(t *testing.T) {
 			t.Fatalf("processes %v outlive their driver", left)
 		}
 	}
-}
-
-// isGone reports whether a process is gone, but for its entry.
-func isGone(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return true
-	}
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err == nil && strings.Contains(string(stat), ") Z ")
 }
 
 func TestSeating(t *testing.T) {
