@@ -44,6 +44,10 @@ fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames 
 	@for t in $(FUZZ); do echo "fuzz $$t"; \
 	$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; done
 
+.PHONY: test-mpi
+test-mpi: build ## judge two contracts in 4 agents that mpirun starts (needs openmpi-bin)
+	mpirun --allow-run-as-root --oversubscribe -n 4 bin/verify --expect-agents 4 --contract C-DDP-001,C-TP-001 --deadline 60s
+
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
 

@@ -31,7 +31,7 @@ func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck tr
 	if err != nil {
 		return nil, err
 	}
-	opts := procs.Options{Agents: n, Args: o.args, Environment: cli.Share(n), Identity: identity, Deadline: o.deadline}
+	opts := procs.Options{Agents: n, Args: o.args, Environment: cli.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline)}
 	if o.data == "-" {
 		opts.Stdin = text.Bytes
 	}
@@ -59,7 +59,7 @@ func (o *options) apart(team *procs.Team) trainer {
 }
 
 // serve is the work of an agent.
-func (o *options) serve(ctx context.Context, seat *procs.Seat, c spec.Config, text data.Text, parts launch.Parts) (int, error) {
+func (o *options) serve(ctx context.Context, seat procs.Server, c spec.Config, text data.Text, parts launch.Parts) (int, error) {
 	ck, err := o.checkpoints(ctx, c, io.Discard) // the driver has said what is to be said
 	if err != nil {
 		return cli.Usage, err

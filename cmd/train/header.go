@@ -25,6 +25,7 @@ type header struct {
 	From       int      `json:"from,omitempty"`       // steps before it
 	Agents     [][]int  `json:"agents,omitempty"`     // the ranks of each, where they are processes
 	Notes      []string `json:"notes,omitempty"`
+	started    string   // who has started the agents, if another
 }
 
 // newHeader describes a valid run on a backend of a name.
@@ -45,7 +46,7 @@ func (h *header) text(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	if h.Agents != nil {
-		fmt.Fprintf(w, "processes: %s\n", procs.Seating(h.Agents))
+		fmt.Fprintf(w, "processes%s: %s\n", h.started, procs.Seating(h.Agents))
 	}
 	for _, n := range h.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)

@@ -19,7 +19,7 @@ import (
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
 	return []string{"history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
-		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents"}
+		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents"}
 }
 
 // check refuses flags that are wrong by themselves or have no meaning together.
@@ -66,7 +66,7 @@ func (o *options) printer(stdout, stderr io.Writer) (p *printer, done func(), er
 func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint) error {
 	h := newHeader(c, backend)
 	if o.placed.Apart() {
-		h.Agents = procs.Deal(o.agents(c), h.Ranks)
+		h.Agents, h.started = procs.Deal(o.agents(c), h.Ranks), o.placed.Source()
 	}
 	if from != nil {
 		h.Checkpoint, h.From = from.Dir, from.Manifest.Step

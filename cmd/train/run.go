@@ -16,7 +16,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -148,9 +147,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
 	}
 	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)}
-	switch seat, err := procs.Taken(); {
+	switch seat, err := o.placed.Seat(o.deadline); {
 	case err != nil:
-		return cli.Usage, cli.AsUsage(err)
+		return cli.Usage, err
 	case seat != nil:
 		return o.serve(ctx, seat, c, text, parts)
 	}

@@ -203,7 +203,7 @@ func TestFlagsAreFrozen(t *testing.T) {
 	var got []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
-	want := []string{"agents=0", "backend=cpu", "clip=0", "completion=", "config=nano", "data=", "deadline=1h0m0s", "dry-run=false", "fingerprint=false", "format=text", "history=", "horizon=0", "launch=goroutines", "log=", "lr=0", "min-lr=0", "optimizer=",
+	want := []string{"agents=0", "backend=cpu", "clip=0", "completion=", "config=nano", "data=", "deadline=1h0m0s", "dry-run=false", "expect-agents=0", "fingerprint=false", "format=text", "history=", "horizon=0", "launch=goroutines", "log=", "lr=0", "min-lr=0", "optimizer=",
 		"plan=dp=1", "quiet=false", "resume=", "save-every=0", "save=", "seed=1", "sequences=0", "steps=20", "tied=false", "transport=local", "warmup=0"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)

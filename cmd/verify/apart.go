@@ -27,7 +27,7 @@ func (o *options) team(ctx context.Context, opts *contracts.Options) (*procs.Tea
 	if err != nil {
 		return nil, err
 	}
-	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline}
+	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline)}
 	if o.data == "-" {
 		start.Stdin = opts.Text.Bytes
 	}
@@ -74,7 +74,7 @@ type company struct{ *procs.Job }
 func (c company) Dir() string { return c.Job.Dir }
 
 // serve is the work of an agent.
-func (o *options) serve(ctx context.Context, seat *procs.Seat, cs []*suite.Suite, opts contracts.Options) (int, error) {
+func (o *options) serve(ctx context.Context, seat procs.Server, cs []*suite.Suite, opts contracts.Options) (int, error) {
 	identity, err := o.identity(&opts)
 	if err != nil {
 		return cli.CannotRun, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,13 +21,13 @@ import (
 // store and go on, drills of communicators, one rank alone.
 func TestProcessesHold(t *testing.T) {
 	for args, says := range map[string]string{
-		`--contract C-DDP-001|--plan|dp=2|--config|nano`:                   "8 clauses: 8 held",
-		`--contract C-CKPT-001|--case|golden checkpoint`:                   "1 clause: 1 held",
-		`--contract C-CKPT-001|--case|damaged checkpoints`:                 "1 clause: 1 held",
+		`--contract C-DDP-001|--plan|dp=2|--config|nano`:                        "8 clauses: 8 held",
+		`--contract C-CKPT-001|--case|golden checkpoint`:                        "1 clause: 1 held",
+		`--contract C-CKPT-001|--case|damaged checkpoints`:                      "1 clause: 1 held",
 		`--contract C-CKPT-001|--case|odd dp=2 then dp=1,tp=2 then dp=4,zero=3`: "4 clauses: 4 held",
-		`--contract C-COMM-001|--case|tree of 3 ranks`:                     "7 clauses: 7 held",
-		`--contract C-KERN-001|--case|routines`:                            "1 clause: 1 held",
-		`--contract C-MODEL-001|--steps|2`:                                 "held",
+		`--contract C-COMM-001|--case|tree of 3 ranks`:                          "7 clauses: 7 held",
+		`--contract C-KERN-001|--case|routines`:                                 "1 clause: 1 held",
+		`--contract C-MODEL-001|--steps|2`:                                      "held",
 	} {
 		all := append([]string{"--launch", "procs", "--agents", "3", "--deadline", "60s"}, strings.Split(strings.Replace(args, " ", "|", 1), "|")...)
 		code, stdout, stderr := call(t.Context(), all...)
@@ -73,6 +74,39 @@ func TestProcessesUsage(t *testing.T) {
 		code, stdout, stderr := call(t.Context(), strings.Fields(args)...)
 		if code != cli.Usage || stdout != "" || !strings.Contains(stderr, says) {
 			t.Errorf("%s: %d, %q, want %q", args, code, stderr, says)
+		}
+	}
+}
+
+// Processes that torchrun has started judge together: the first prints, and both end
+// with its exit code.
+func TestLaunchedProcesses(t *testing.T) {
+	for name, value := range map[string]string{"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": strconv.Itoa(os.Getpid()), "RANK": "0", "LOCAL_RANK": "0"} {
+		t.Setenv(name, value)
+	}
+	args := []string{"--expect-agents", "2", "--contract", "C-DDP-001", "--case", "nano dp=2", "--deadline", "30s"}
+	other := exec.Command(os.Args[0], args...)
+	other.Env = append(os.Environ(), "RANK=1", "LOCAL_RANK=1", "VERIFY_TEST_AS_COMMAND=1")
+	var said strings.Builder
+	other.Stdout, other.Stderr = &said, &said
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := call(t.Context(), args...)
+	if err := other.Wait(); err != nil || said.String() != "" {
+		t.Errorf("the other ended with %v and %q", err, said.String())
+	}
+	if code != cli.OK || !strings.Contains(stdout, "transport  tcp, processes, 2 agents of torchrun: rank r is in agent r mod 2") || !strings.Contains(stdout, "8 held") {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+	for flags, says := range map[string]string{
+		"--expect-agents 3":                           "expect-agents=3: torchrun has started 2",
+		"--expect-agents 2 --launch procs --agents 2": "--launch says otherwise",
+		"--expect-agents 0":                           "expect-agents=0: must be at least 1",
+		"--expect-agents 2 --data -":                  "a launcher gives stdin to one process",
+	} {
+		if code, _, stderr := call(t.Context(), strings.Fields(flags)...); code != cli.Usage || !strings.Contains(stderr, says) {
+			t.Errorf("%s: %d, %s", flags, code, stderr)
 		}
 	}
 }

@@ -53,6 +53,7 @@ const examples = `  verify                                    all contracts, in 
   verify --self-test --faults all           with the generated faults too, in minutes
   verify --format text,json,junit --out out reports and histories as files
   verify --launch procs --agents 3          ranks in processes of their own
+  mpirun -n 4 bin/verify --expect-agents 4  ranks in processes that another has started
   verify --history out/histories            judge recorded runs again; repeatable
   verify --level 3 --duration 8h            soak
   verify --explain C-DDP-001
@@ -72,7 +73,7 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
-	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport", "launch", "agents"} {
+	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport", "launch", "agents", "expect-agents"} {
 		cmd.MarkFlagsMutuallyExclusive("history", with)
 	}
 	for _, with := range []string{"explain", "self-test", "case", "out", "format"} {

@@ -17,7 +17,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -32,9 +31,9 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 			return cli.Usage, cli.AsUsage(err)
 		}
 	}
-	switch seat, err := procs.Taken(); {
+	switch seat, err := o.placed.Seat(o.deadline); {
 	case err != nil:
-		return cli.Usage, cli.AsUsage(err)
+		return cli.Usage, err
 	case seat != nil:
 		return o.serve(ctx, seat, cs, opts)
 	}
@@ -126,7 +125,7 @@ func (o *options) driver() (contracts.Options, error) {
 	switch {
 	case o.placed.Apart():
 		opts.Agents = o.agents()
-		opts.Environment.Transport = fmt.Sprintf("tcp, processes, %d agents: rank r is in agent r mod %d", opts.Agents, opts.Agents)
+		opts.Environment.Transport = fmt.Sprintf("tcp, processes, %d agents%s: rank r is in agent r mod %d", opts.Agents, o.placed.Source(), opts.Agents)
 	case world != nil:
 		opts.Transport, opts.Environment.Transport = o.placed.Transport, o.placed.Transport+", ranks of one process"
 	}

@@ -50,12 +50,20 @@ func trials() map[string]trial {
 		"bin/verify --transport tcp":                                                                {"--contract C-TP-001 --deadline 60s", "transport  tcp, ranks of one process", ""},
 		"bin/train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --steps 10 --fingerprint": {"--quiet", goldenLine, ""},
 		"bin/verify --launch procs --agents 3":                                                      {"--contract C-TP-001 --deadline 60s", "transport  tcp, processes, 3 agents: rank r is in agent r mod 3", ""},
+		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  tcp, processes, 4 agents of ", launched},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
 
 // goldenLine is that of nano after ten steps, on every plan.
 const goldenLine = "fingerprint weights=8c91b23c0a7817be9b61e746c590334e moments=ac06d82af6d4e3979ae183d46a058bc8 loss=409b5a3c"
+
+// launched starts four agents by mpirun, or, where there is none, as torchrun does.
+const launched = `args="bin/verify --expect-agents 4 --contract C-TP-001 --deadline 60s"
+if command -v mpirun > /dev/null; then exec mpirun --allow-run-as-root --oversubscribe -n 4 $args; fi
+export WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$$
+for i in 1 2 3; do RANK=$i LOCAL_RANK=$i $args & done
+RANK=0 LOCAL_RANK=0 $args && wait`
 
 func read(t *testing.T) string {
 	t.Helper()

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -16,6 +19,9 @@ type Placement struct {
 	Transport string // one of Transports
 	Launch    string // one of Launches
 	Agents    int    // of ranks as processes
+	Expect    int    // agents that a launcher has started, of which this process is one
+
+	found *procs.Found
 }
 
 // Goroutines and Processes are what ranks can be.
@@ -33,6 +39,7 @@ func (p *Placement) Flags(f *pflag.FlagSet, agents string) {
 	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; as processes always tcp")
 	f.StringVar(&p.Launch, "launch", Goroutines, "what ranks are: goroutines of this process, or procs: of processes that this one starts")
 	f.IntVar(&p.Agents, "agents", 0, "with --launch procs: processes, over which the ranks are dealt (default: "+agents+")")
+	f.IntVar(&p.Expect, "expect-agents", 0, "this process is one of so many that mpirun, srun or torchrun has started on this host, and ranks are in all of them")
 }
 
 // Check refuses flags that have no meaning together.
@@ -47,7 +54,67 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 	case p.Launch == Processes && flags.Changed("transport") && p.Transport != tcpTransport:
 		return Usagef("transport %q: ranks in several processes reach each other by %s", p.Transport, tcpTransport)
 	}
+	if flags.Changed("expect-agents") {
+		return p.find(flags)
+	}
 	return nil
+}
+
+// find makes the placement what a launcher says.
+func (p *Placement) find(flags *pflag.FlagSet) (err error) {
+	for _, other := range []string{"launch", "agents"} {
+		if flags.Changed(other) {
+			return Usagef("expect-agents=%d: a launcher has started them, and --%s says otherwise", p.Expect, other)
+		}
+	}
+	switch data := flags.Lookup("data"); {
+	case p.Expect < 1:
+		return Usagef("expect-agents=%d: must be at least 1", p.Expect)
+	case data.Value.String() == "-":
+		return Usagef("data -: a launcher gives stdin to one process; name a file")
+	}
+	if p.found, err = procs.Find(p.Expect, os.LookupEnv); err != nil {
+		return AsUsage(err)
+	}
+	p.Launch, p.Agents = Processes, p.Expect
+	if p.found.Agent > 0 {
+		processors, bytes := share(p.Expect)
+		runtime.GOMAXPROCS(processors)
+		if bytes > 0 {
+			debug.SetMemoryLimit(bytes)
+		}
+	}
+	return nil
+}
+
+// Found is what has started the agents; nil where this process does. Deadline bounds how
+// long they wait for each other.
+func (p *Placement) Found(deadline time.Duration) *procs.Found {
+	if p.found != nil {
+		p.found.Deadline = deadline
+	}
+	return p.found
+}
+
+// Source says who has started the agents, where that was another: " of Open MPI".
+func (p *Placement) Source() string {
+	if p.found == nil {
+		return ""
+	}
+	return " of " + p.found.Source
+}
+
+// Seat is what this process serves as an agent, and nil where it is none.
+func (p *Placement) Seat(deadline time.Duration) (procs.Server, error) {
+	switch seat, err := procs.Taken(); {
+	case err != nil:
+		return nil, AsUsage(err)
+	case seat != nil:
+		return seat, nil
+	case p.found != nil && p.found.Agent > 0:
+		return p.Found(deadline), nil
+	}
+	return nil, nil
 }
 
 // Apart reports whether ranks are in processes of their own.
@@ -56,14 +123,23 @@ func (p *Placement) Apart() bool { return p.Launch == Processes }
 // Share is what the environment of each of a number of agents says so that together
 // they use the memory and processors that this process may use.
 func Share(agents int) []string {
-	all := runtime.GOMAXPROCS(0)
-	// A rank that waits for its peers holds a thread for a while; with two there is
-	// one more to go on with.
-	out := []string{fmt.Sprintf("GOMAXPROCS=%d", min(all, max(2, all/agents)))}
-	if bytes := Memory(); bytes > 0 {
-		out = append(out, fmt.Sprintf("GOMEMLIMIT=%d", max(1, bytes/int64(agents))))
+	processors, bytes := share(agents)
+	out := []string{fmt.Sprintf("GOMAXPROCS=%d", processors)}
+	if bytes > 0 {
+		out = append(out, fmt.Sprintf("GOMEMLIMIT=%d", bytes))
 	}
 	return out
+}
+
+// share is what each of a number of agents may use; of memory 0 is any.
+func share(agents int) (processors int, bytes int64) {
+	all := runtime.GOMAXPROCS(0)
+	if memory := Memory(); memory > 0 {
+		bytes = max(1, memory/int64(agents))
+	}
+	// A rank that waits for its peers holds a thread for a while; with two there is
+	// one more to go on with.
+	return min(all, max(2, all/agents)), bytes
 }
 
 // isAgent reports whether this process is an agent.

@@ -84,7 +84,7 @@ func (t *Terms) meet(conn net.Conn) (*Guest, error) {
 	}
 	g := &Guest{Channel: ch, Hello: *n.Hello}
 	if !hmac.Equal(n.MAC, t.prove("dials", own, n.Hello)) {
-		return g, errToken
+		return g, ErrToken
 	}
 	g.proof = t.prove("accepts", n.Nonce, n.Hello)
 	return g, t.accepts(n.Hello)

@@ -24,6 +24,7 @@ type Hello struct {
 	World    int    `json:"world"`
 	From     int    `json:"from"`
 	To       int    `json:"to"`
+	Process  int    `json:"process,omitempty"` // of an agent
 	Control  bool   `json:"control,omitempty"`
 	Group    uint64 `json:"group,omitempty"` // of a data connection
 	Addr     string `json:"addr,omitempty"`  // of a control connection: where From listens
@@ -80,8 +81,8 @@ func (t *Terms) accepts(h *Hello) error {
 	return nil
 }
 
-// errToken is what a peer with another token is told, and no more.
-var errToken = errors.New("the token does not fit")
+// ErrToken is what a peer with another token is told, and no more.
+var ErrToken = errors.New("the token does not fit")
 
 // prove is the proof of knowing the token for a challenge.
 func (t *Terms) prove(role string, nonce []byte, h *Hello) []byte {
@@ -154,7 +155,7 @@ func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
 	case answer.Kind != stepWelcome:
 		return nil, fmt.Errorf("handshake: answered with %q", answer.Kind)
 	case !hmac.Equal(answer.MAC, t.prove("accepts", own, &h)):
-		return nil, &Refusal{errToken.Error()}
+		return nil, &Refusal{ErrToken.Error()}
 	}
 	return ch, conn.SetDeadline(time.Time{})
 }

@@ -23,6 +23,11 @@ import (
 // it gives after an error is what was recorded up to it.
 type Work func(ctx context.Context, j *Job) (*launch.Outcome, error)
 
+// Server is a seat, or what leads to one.
+type Server interface {
+	Serve(ctx context.Context, identity string, work Work) (code int, err error)
+}
+
 // agent is this process, at a driver's service.
 type agent struct {
 	*Seat
@@ -48,7 +53,9 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
 	}
 	defer conn.Close()
-	if a.ch, err = terms.Greet(conn, terms.Hello(s.Agents)); err != nil {
+	hello := terms.Hello(s.Agents)
+	hello.Process = os.Getpid()
+	if a.ch, err = terms.Greet(conn, hello); err != nil {
 		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -57,7 +64,7 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 	for {
 		var n note
 		if err := a.ch.Receive(wire.MaxNote, forever, &n); err != nil {
-			return 0, fmt.Errorf("agent %d hears nothing of its driver: %w", s.Agent, err)
+			return 0, &inSeat{fmt.Errorf("agent %d hears nothing of its driver: %w", s.Agent, err)}
 		}
 		if n.Kind == noteEnd {
 			return n.Code, nil

@@ -41,13 +41,17 @@ func TestMain(m *testing.M) {
 	case seat != nil:
 		EndWithParent(func() { os.Exit(9) })
 		os.Exit(serve(seat, os.Args[1]))
+	case os.Getenv("TEST_LAUNCHED") != "":
+		n, _ := strconv.Atoi(os.Getenv("TEST_AGENT"))
+		of, _ := strconv.Atoi(os.Getenv("TEST_AGENTS"))
+		os.Exit(serve(&Found{Source: "a test", Agent: n, Agents: of, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}, os.Args[1]))
 	case len(os.Args) > 1 && os.Args[1] == driver:
 		drive()
 	}
 	os.Exit(m.Run())
 }
 
-func serve(seat *Seat, as string) int {
+func serve(seat Server, as string) int {
 	identity := "a program"
 	switch as {
 	case mute:

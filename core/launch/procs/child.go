@@ -5,11 +5,12 @@ package procs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,9 +21,9 @@ import (
 type child struct {
 	agent  int
 	pid    int
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd     // nil where a launcher has started it
 	hold   *os.File      // end of the pipe on which the agent waits for the driver's end
-	ended  chan struct{} // closed when the process is gone
+	ended  chan struct{} // closed when the process, or what a launcher has started, is gone
 	status error         // of its end
 
 	ch *wire.Channel // nil until it comes
@@ -61,6 +62,9 @@ func (s Seat) start(o *Options) (*child, error) {
 
 // String is "agent 2 (process 4711)".
 func (c *child) String() string {
+	if c.pid == 0 {
+		return fmt.Sprintf("agent %d", c.agent)
+	}
 	return fmt.Sprintf("agent %d (process %d)", c.agent, c.pid)
 }
 
@@ -76,22 +80,45 @@ func (c *child) fate() string {
 	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
 }
 
+// lastWords is how long a connection may be gone before the process is.
+const lastWords = time.Second
+
+// last is why an agent is gone whose connection is: how its process ended says more
+// than how that did.
+func (c *child) last(why error) error {
+	if c.cmd == nil {
+		if errors.Is(why, io.EOF) || errors.Is(why, syscall.ECONNRESET) {
+			return errors.New("ended without a word")
+		}
+		return why
+	}
+	select {
+	case <-c.ended:
+		return errors.New(c.fate())
+	case <-time.After(lastWords):
+		return why
+	}
+}
+
+// kill ends the process, if it is this one's to end.
+func (c *child) kill() {
+	if c.cmd != nil {
+		_ = c.cmd.Process.Kill() // it may have ended
+	}
+}
+
 // end waits until the process is gone, and kills it after a while.
 func (c *child) end(patience time.Duration) {
 	select {
 	case <-c.ended:
 	case <-time.After(patience):
-		_ = c.cmd.Process.Kill() // it may have ended
+		if c.cmd == nil {
+			return // its launcher sees to it
+		}
+		c.kill()
 		<-c.ended
 	}
-	c.hold.Close()
-}
-
-// names lists agents: "agents 1 and 3".
-func names(all []*child) string {
-	var out []string
-	for _, c := range all {
-		out = append(out, c.String())
+	if c.hold != nil {
+		c.hold.Close()
 	}
-	return strings.Join(out, ", ")
 }

@@ -9,6 +9,9 @@
 // configuration is not the same. Ranks reach each other by package tcp; rank 0 of every
 // world is in the first agent, whose port the driver tells the others.
 //
+// Where a launcher has started the processes (mpirun, srun, torchrun), the first of them
+// drives, starts an agent of its own, and the others are agents: see Find.
+//
 // An agent ends when its driver does. When an agent ends, or says nothing for too long,
 // the driver names it and ends all.
 package procs

@@ -50,5 +50,13 @@ func (*Job) First() bool { return true }
 // Meet gives an error.
 func (*Job) Meet(context.Context, error) error { return errSystem }
 
+// Server would be a seat.
+type Server interface {
+	Serve(context.Context, string, Work) (int, error)
+}
+
+// Serve gives an error.
+func (*Found) Serve(context.Context, string, Work) (int, error) { return 0, errSystem }
+
 // Serve gives an error.
 func (*Seat) Serve(context.Context, string, Work) (int, error) { return 0, errSystem }

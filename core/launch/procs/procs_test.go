@@ -179,7 +179,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // Who is of another program, does not come or ends before, is named, and the others end.
 func TestWhoDoesNotJoin(t *testing.T) {
 	for as, says := range map[string]string{
-		stranger: "it was refused: program and configuration is another program there and a program here",
+		stranger: "was refused: program and configuration is another program there and a program here",
 		mute:     "did not come within 1s",
 		early:    "ended with exit code 7",
 	} {

@@ -18,6 +18,9 @@ type Options struct {
 	Args        []string
 	Stdin       []byte
 	Environment []string
+	// Found, where not nil, has started all agents but the first, of which this process
+	// is the driver.
+	Found *Found
 	// Identity is what all must agree on: a hash of program and configuration.
 	Identity string
 	// Deadline bounds how long the agents may take to come, and say nothing; 0 and more

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,10 +27,9 @@ type Team struct {
 	mu       sync.Mutex
 	come     int
 	all      chan struct{} // closed when all have come
-	refused  error         // the last handshake that was
 	runs     map[int]*run
 	last     int           // number of the last task
-	lost     error         // why the team is one no longer
+	lost     *Lost         // why the team is one no longer
 	broken   chan struct{} // closed together with lost
 	released bool
 }
@@ -85,11 +85,20 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
+	if o.Found != nil {
+		gone, err := o.Found.announce(t.seat)
+		if err != nil {
+			return err
+		}
+		defer gone()
+	}
 	for _, c := range t.children {
-		go func() {
-			<-c.ended
-			t.gone(c, errors.New(c.fate()))
-		}()
+		if c.cmd != nil {
+			go func() {
+				<-c.ended
+				t.gone(c, errors.New(c.fate()))
+			}()
+		}
 	}
 	late := time.NewTimer(t.seat.Join)
 	defer late.Stop()
@@ -101,45 +110,64 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return fmt.Errorf("%s did not come within %v", names(t.absent()), t.seat.Join)
+		return fmt.Errorf("%s did not come within %v", t.absent(), t.seat.Join)
 	}
 }
 
-// add starts an agent, which is known before it can come.
+// add starts an agent, which is known before it can come, unless a launcher has.
 func (t *Team) add(s Seat, o *Options) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c, err := s.start(o)
+	c, err := &child{agent: s.Agent, ended: make(chan struct{})}, error(nil)
+	if o.Found == nil || s.Agent == 0 {
+		c, err = s.start(o)
+	}
 	if err == nil {
 		t.children = append(t.children, c)
 	}
 	return err
 }
 
-// absent lists the agents that have not come.
-func (t *Team) absent() (out []*child) {
+// absent names the agents that have not come.
+func (t *Team) absent() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var out []string
 	for _, c := range t.children {
 		if c.ch == nil {
-			out = append(out, c)
+			out = append(out, c.String())
 		}
 	}
-	return out
+	return strings.Join(out, ", ")
 }
 
 // Over is why the team does no task any more; nil while it does.
 func (t *Team) Over() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.lost == nil {
+		return nil
+	}
 	return t.lost
 }
 
-// refuse notes a handshake that failed: where an agent ends because of it, this is why.
-func (t *Team) refuse(_ wire.Hello, err error) {
+// refuse is of a handshake that failed. Who knows the token is an agent, without which
+// there is no team.
+func (t *Team) refuse(h wire.Hello, err error) {
+	if errors.Is(err, wire.ErrToken) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused = err
+	t.lose(&Lost{Agent: h.From, Process: h.Process, Why: fmt.Errorf("was refused: %w", err)})
+}
+
+// lose ends the team, once. The caller holds mu.
+func (t *Team) lose(why *Lost) {
+	if t.lost == nil && !t.released {
+		t.lost = why
+		close(t.broken)
+	}
 }
 
 // arrive takes in an agent, and reads what it says until it ends.
@@ -148,10 +176,13 @@ func (t *Team) arrive(g *wire.Guest) {
 	i := g.Hello.From
 	if i >= len(t.children) || t.children[i].ch != nil || t.released {
 		t.mu.Unlock()
-		g.Refuse(fmt.Errorf("agent %d is not expected", i))
+		g.Refuse(fmt.Errorf("agent %d is not expected, or has come already", i))
 		return
 	}
 	c := t.children[i]
+	if c.cmd == nil {
+		c.pid = g.Hello.Process
+	}
 	if err := g.Welcome(); err != nil {
 		t.mu.Unlock()
 		g.Conn.Close()
@@ -162,7 +193,11 @@ func (t *Team) arrive(g *wire.Guest) {
 		close(t.all)
 	}
 	t.mu.Unlock()
-	t.gone(c, t.listen(c))
+	why := t.listen(c)
+	if c.cmd == nil {
+		close(c.ended)
+	}
+	t.gone(c, why)
 }
 
 // gone is of an agent that is one no longer. The first ends the team, which does
@@ -172,33 +207,20 @@ func (t *Team) gone(c *child, why error) {
 	if errors.As(why, &slow) && slow.Timeout() {
 		why = fmt.Errorf("has said nothing for %v", t.seat.Silence)
 	} else {
-		select { // how the process ended says more than how its connection did
-		case <-c.ended:
-			why = errors.New(c.fate())
-		case <-time.After(lastWords):
-		}
+		why = c.last(why)
 	}
 	t.mu.Lock()
-	if t.lost == nil && !t.released {
-		t.lost = &Lost{Agent: c.agent, Process: c.pid, Why: why}
-		if c.ch == nil && t.refused != nil {
-			t.lost = fmt.Errorf("%w; it was refused: %w", t.lost, t.refused)
-		}
-		close(t.broken)
-	}
+	t.lose(&Lost{Agent: c.agent, Process: c.pid, Why: why})
 	runs := make([]*run, 0, len(t.runs))
 	for _, r := range t.runs {
 		runs = append(runs, r)
 	}
 	t.mu.Unlock()
-	_ = c.cmd.Process.Kill() // where it is only silent, its ranks must not go on
+	c.kill() // where it is only silent, its ranks must not go on
 	for _, r := range runs {
 		r.ends(c.agent, nil)
 	}
 }
-
-// lastWords is how long a connection may be gone before the process is.
-const lastWords = time.Second
 
 // send says something to agents; nil are all. Who does not take it is noticed by
 // whoever listens to it.
