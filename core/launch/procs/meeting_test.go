@@ -26,9 +26,19 @@ func launched(t *testing.T, n, agents int) *Found {
 }
 
 // byLauncher starts agents from 1 on as a launcher does, each with its variables.
-func byLauncher(t *testing.T, agents int, as string) (all []*exec.Cmd) {
+func byLauncher(t *testing.T, agents int, as string) []*exec.Cmd {
 	t.Helper()
+	var numbers []int
 	for n := 1; n < agents; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbered(t, agents, as, numbers...)
+}
+
+// numbered starts agents of given numbers.
+func numbered(t *testing.T, agents int, as string, numbers ...int) (all []*exec.Cmd) {
+	t.Helper()
+	for _, n := range numbers {
 		cmd := exec.Command(Executable(), as)
 		cmd.Env = append(os.Environ(), "TEST_LAUNCHED="+t.Name(), "TEST_AGENT="+string(rune('0'+n)), "TEST_AGENTS="+string(rune('0'+agents)))
 		if err := cmd.Start(); err != nil {
@@ -123,6 +133,21 @@ func TestLaunchedStrangers(t *testing.T) {
 		if _ = others[0].Wait(); as == stranger && others[0].ProcessState.ExitCode() != 4 {
 			t.Errorf("the stranger ended with %d", others[0].ProcessState.ExitCode())
 		}
+	}
+}
+
+// Two agents that were told the same number: that is said at once.
+func TestLaunchedTwice(t *testing.T) {
+	numbered(t, 3, ordinary, 1, 1)
+	opts := options(3, ordinary)
+	opts.Found = launched(t, 0, 3)
+	begun := time.Now()
+	team, err := Start(t.Context(), opts)
+	if err == nil {
+		team.Close(0)
+	}
+	if err == nil || !strings.Contains(err.Error(), "was refused: agent 1 (process ") || !strings.Contains(err.Error(), "has come already") || time.Since(begun) > 4*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begun))
 	}
 }
 

@@ -175,8 +175,15 @@ func (t *Team) arrive(g *wire.Guest) {
 	t.mu.Lock()
 	i := g.Hello.From
 	if i >= len(t.children) || t.children[i].ch != nil || t.released {
+		why := fmt.Errorf("agent %d is not expected", i)
+		if i < len(t.children) && t.children[i].ch != nil {
+			why = fmt.Errorf("%v has come already", t.children[i])
+		}
+		if t.come < t.seat.Agents { // another one has its number, and so will not come
+			t.lose(&Lost{Agent: i, Process: g.Hello.Process, Why: fmt.Errorf("was refused: %w", why)})
+		}
 		t.mu.Unlock()
-		g.Refuse(fmt.Errorf("agent %d is not expected, or has come already", i))
+		g.Refuse(why)
 		return
 	}
 	c := t.children[i]
