@@ -8,7 +8,7 @@ import (
 )
 
 // Commands lists the commands of a Markdown document that stand in backquotes
-// within tables and begin with bin/, or read the output of one, in order.
+// within tables and begin with bin/, start such a one, or read its output, in order.
 func Commands(markdown string) (out []string) {
 	quoted := regexp.MustCompile("`[^`]*`")
 	for line := range strings.Lines(markdown) {
@@ -16,7 +16,7 @@ func Commands(markdown string) (out []string) {
 			continue
 		}
 		for _, q := range quoted.FindAllString(line, -1) {
-			if c := strings.Trim(q, "`"); strings.HasPrefix(c, "bin/") || strings.Contains(c, "<(bin/") {
+			if c := strings.Trim(q, "`"); strings.HasPrefix(c, "bin/") || strings.Contains(c, "<(bin/") || strings.Contains(c, " bin/") {
 				out = append(out, c)
 			}
 		}
