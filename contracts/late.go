@@ -50,28 +50,37 @@ func lastStep(h *trace.History) int {
 	return last
 }
 
-// graft is what before recorded until step from, and what after recorded from it on;
-// where that is nothing, what after recorded behind its steps.
+// graft is what before recorded of the steps until from and ahead of them, and what
+// after recorded of the steps from it on and behind them.
 func graft(before, after *trace.History, from int) *trace.History {
-	out := *after
+	out := *before
 	out.Ranks = map[int][]trace.Event{}
-	for rank, events := range after.Ranks {
-		head, tail := before.Ranks[rank], 0
-		if i := slices.IndexFunc(head, func(e trace.Event) bool { return e.Step >= from }); i >= 0 {
-			head = head[:i]
-		}
-		for i := range events {
-			if events[i].Step >= from {
-				tail = i
-				break
-			}
-			if events[i].Step >= 0 {
-				tail = i + 1
+	for rank := range after.Ranks {
+		head, tail := before.Ranks[rank], after.Ranks[rank]
+		headBegins, tailBegins := firstStep(head), firstStep(tail)
+		var events []trace.Event
+		for i := range head {
+			if s := head[i].Step; s < from && (s >= 0 || i < headBegins) {
+				events = append(events, head[i])
 			}
 		}
-		out.Ranks[rank] = append(slices.Clip(head), events[tail:]...)
+		for i := range tail {
+			if s := tail[i].Step; s >= from || s < 0 && i >= tailBegins {
+				events = append(events, tail[i])
+			}
+		}
+		out.Ranks[rank] = events
 	}
 	return &out
+}
+
+// firstStep is the place of the first event that is of a step.
+func firstStep(events []trace.Event) int {
+	i := slices.IndexFunc(events, func(e trace.Event) bool { return e.Step >= 0 })
+	if i < 0 {
+		return len(events)
+	}
+	return i
 }
 
 // stale says that no fault of a clause that begins after the first step is named,
@@ -87,5 +96,5 @@ func stale(cl *contract.Clause, tried []report.Mutant) bool {
 			several = true
 		}
 	}
-	return several && cl.Phase != contract.Initial
+	return several && cl.Phase != contract.Initial && cl.Phase != contract.Drilled
 }
