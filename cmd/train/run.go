@@ -165,22 +165,17 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
 		return cli.CannotRun, err
 	}
-	return o.run(ctx, c, text, p, stdout, stderr, launch.Parts{Backend: open, Deadline: o.deadline, Keep: o.keep(c.Steps - 1),
+	return o.run(ctx, c, text, p, stdout, stderr, launch.Parts{Backend: open, Deadline: o.deadline, Keep: keep(c.Steps - 1), History: o.history,
 		Hooks: train.Hooks{Progress: p.progress, Checkpoints: ck}})
 }
 
-// run trains, and saves what was recorded.
+// run trains.
 func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *printer, stdout, stderr io.Writer, parts launch.Parts) (int, error) {
 	run, stop, done := o.stoppable(ctx, stderr)
 	parts.Checkpoints.Stop = stop.Ask
 	out, err := launch.Local(run, c, text, parts)
 	done()
 	p.close()
-	if out != nil && out.History != nil && o.history != "" {
-		if e := out.History.Save(o.history); e != nil && err == nil {
-			err = e
-		}
-	}
 	if err == nil {
 		err = p.err
 	}
@@ -197,12 +192,9 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	return o.finish(out.History, c.Steps-1, stdout)
 }
 
-// keep says which events the run must remember: all for a history, else only
-// what finish and diverged read, so that memory does not grow with the steps.
-func (o *options) keep(last int) func(trace.Event) bool {
-	if o.history != "" {
-		return nil
-	}
+// keep says which events the run must remember: only what finish and diverged
+// read, so that memory does not grow with the steps. A history is written meanwhile.
+func keep(last int) func(trace.Event) bool {
 	return func(e trace.Event) bool {
 		state := e.Kind == trace.KindDigest && e.What != trace.Grad && e.What != trace.WorkerGrad
 		loss := e.Kind == trace.KindScalar && e.What == trace.Loss

@@ -32,8 +32,11 @@ type Parts struct {
 	// peer of this process that ends or fails is noticed at once, and one that
 	// computes may take long.
 	Deadline time.Duration
-	// Keep, where not nil, says which events are kept in the history.
+	// Keep, where not nil, says which events are kept in the outcome.
 	Keep func(trace.Event) bool
+	// History, where not empty, is the directory that the ranks' whole histories are
+	// written to while they run; what of a history cannot be written ends the run.
+	History string
 
 	train.Hooks
 }
@@ -112,6 +115,10 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	for r, c := range comms {
 		comms[r] = comm.Recorded(c, func(rec comm.Record) { out.Logs[r].Record(train.Observe(rec)) })
 	}
+	ctx, files, err := record(ctx, parts.History, out.Logs)
+	if err != nil {
+		return nil, err
+	}
 	losses := make([][]float64, len(comms))
 	err = each(ctx, parts.Turns, comms, func(ctx context.Context, rank int) (err error) {
 		ctx = watch.Enter(ctx, rank)
@@ -119,6 +126,7 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 		losses[rank], err = train.Rank(ctx, cfg, set, comms[rank], backends[rank], out.Logs[rank], parts.Hooks)
 		return err
 	})
+	err = files.close(err)
 	out.Loss = losses[cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})]
 	var merr error
 	out.History, merr = trace.Merge(out.Logs)

@@ -26,26 +26,16 @@ const maxLine = 1 << 28
 
 // Write writes the log as NDJSON: the header, then one event a line.
 func (l *Log) Write(w io.Writer) error {
-	enc := json.NewEncoder(w)
+	enc := newEncoder(w)
 	if err := enc.Encode(l.Header); err != nil {
 		return err
 	}
 	for _, e := range l.Events() {
-		var line any = e
-		if e.Kind == KindScalar {
-			line = scalar{e, e.Value}
-		}
-		if err := enc.Encode(line); err != nil {
+		if err := enc.event(e); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// scalar is an event whose value is written where it is 0, too.
-type scalar struct {
-	Event
-	Value Float `json:"value"`
 }
 
 // Save writes the log to <dir>/<rank>.ndjson, complete or not at all.
@@ -53,7 +43,12 @@ func (l *Log) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, fmt.Sprintf("%04d%s", l.Header.Rank, Extension)), l.Write)
+	return WriteFile(l.path(dir), l.Write)
+}
+
+// path is the log's file in a directory.
+func (l *Log) path(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("%04d%s", l.Header.Rank, Extension))
 }
 
 // WriteFile makes a file by a temporary file, fsync and rename, so that no

@@ -56,21 +56,25 @@ func (h Header) at(rank int, o Origin) Header {
 // Log is one rank's events in the order recorded. It is a Recorder.
 type Log struct {
 	Header Header
-	// Keep, where not nil, says which events are kept; the others are dropped.
+	// Keep, where not nil, says which events are kept; the others go no further than
+	// the file of Stream.
 	Keep   func(Event) bool
 	mu     sync.Mutex
 	events []Event
+	stream *stream // nil without a file
 }
 
 // Record appends e with the log's rank.
 func (l *Log) Record(e Event) {
 	e.Rank = l.Header.Rank
-	if l.Keep != nil && !l.Keep(e) {
-		return
-	}
 	l.mu.Lock()
-	l.events = append(l.events, e)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if l.stream != nil {
+		l.stream.add(e)
+	}
+	if l.Keep == nil || l.Keep(e) {
+		l.events = append(l.events, e)
+	}
 }
 
 // Events is a copy of what has been recorded.
