@@ -91,10 +91,11 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
 	f.StringVar(&o.format, "format", "text", "of what is printed: text or json; of a run a line for each step, one before and one after")
-	f.StringVar(&o.log, "log", "", "append a line of JSON for each step to `FILE`")
+	f.StringVar(&o.log, "log", "", "write a line of JSON for each step to `FILE`; with --resume append to it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing but the fingerprint and errors")
 	f.StringVar(&o.completion, "completion", "", "print the completion script of a `SHELL`: bash, zsh or fish")
 	cli.Complete(cmd)
+	cli.Alone(cmd, "completion")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.stdin = cmd.InOrStdin()
 		if cmd.Flags().Changed("completion") {
@@ -138,10 +139,8 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, err
 	}
 	defer release()
-	if o.history != "" {
-		if err := cli.FreshDir(o.history); err != nil {
-			return cli.CannotRun, err
-		}
+	if err := o.fresh(); err != nil {
+		return cli.CannotRun, err
 	}
 	ck, err := o.checkpoints(ctx, c, stderr)
 	if err != nil {

@@ -74,6 +74,13 @@ func (o *options) claim() (release func(), err error) {
 	if err = cli.FreshDir(o.out); err == nil {
 		err = cli.Replaceable(o.out, names...)
 	}
+	for _, name := range names {
+		for _, input := range append([]string{o.data, o.config}, o.histories...) {
+			if path := filepath.Join(o.out, name); err == nil && cli.Same(path, input) {
+				err = cli.Usagef("out: %s: a report would replace what is read from it", path)
+			}
+		}
+	}
 	if err != nil {
 		release()
 	}

@@ -14,7 +14,8 @@ import (
 
 // Claim makes and holds the directories that a command writes to, but for empty
 // names, and shows that something can be written there, before work begins. One
-// that another run writes to is refused. release lets go of them.
+// that another run writes to is refused, and one that is named twice, by whatever
+// name: each holds what it is for and nothing else. release lets go of them.
 func Claim(dirs ...string) (release func(), err error) {
 	var held []*files.Lock
 	release = func() {
@@ -22,8 +23,7 @@ func Claim(dirs ...string) (release func(), err error) {
 			_ = l.Release() // what was to be written is; a file that is left holds nothing
 		}
 	}
-	seen := map[string]bool{}
-	for _, dir := range dirs {
+	for i, dir := range dirs {
 		if dir == "" {
 			continue
 		}
@@ -31,11 +31,11 @@ func Claim(dirs ...string) (release func(), err error) {
 			release()
 			return nil, err
 		}
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			if real, err = filepath.Abs(real); err == nil && seen[real] {
-				continue
+		for _, other := range dirs[:i] {
+			if Same(dir, other) {
+				release()
+				return nil, Usagef("directories %s and %s: are one; name two", other, dir)
 			}
-			seen[real] = true
 		}
 		l, err := files.Hold(dir)
 		if err != nil {
@@ -45,6 +45,35 @@ func Claim(dirs ...string) (release func(), err error) {
 		held = append(held, l)
 	}
 	return release, nil
+}
+
+// Same reports whether two paths, which may have links in them, lead to one file or
+// directory that exists.
+func Same(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// Below reports whether a file, which need not exist, would lie in a directory or
+// anywhere below it.
+func Below(file, dir string) bool {
+	for at := filepath.Dir(file); ; at = filepath.Dir(at) {
+		if Same(at, dir) {
+			return true
+		}
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			if real, err = filepath.Abs(real); err == nil {
+				at = real
+			}
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
 }
 
 // FreshDir refuses a directory that already holds histories, as a usage error:

@@ -91,7 +91,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	}
 	Tell(stderr, cmd.Name(), err)
 	var usage *UsageError
-	if errors.As(err, &usage) || !ran { // before RunE only flags can be wrong
+	if errors.As(err, &usage) || !ran && !lost(stdout) { // before RunE only flags can be wrong, and what help and version print be lost
 		fmt.Fprintf(stderr, "%s --help shows the flags.\n", cmd.Name())
 		return Usage
 	}

@@ -158,8 +158,13 @@ func TestPresetReadsFiles(t *testing.T) {
 		"{}":                                     "vocab=0",
 		sizes[:len(sizes)-1] + `,"name":"Nano"}`: "is that of a named configuration",
 		`{"hiden":8}`:                            "hiden",
-		`{"vocab":1e99}`:                         "number",
-		"[8]":                                    "unmarshal",
+		sizes[:len(sizes)-1] + `,"hidden":8}`:    `key "hidden": is given twice`,
+		sizes[:len(sizes)-1] + `,"Hidden":8}`:    `key "Hidden": is given twice`,
+		sizes[:len(sizes)-1] + `,"optimizer":{"lr":1,"beta1":0.5,"lr":1}}`:                  `key "optimizer.lr": is given twice`,
+		sizes[:len(sizes)-1] + `,"groups":{"tensor":1,"data":8},"groups":{"tensor":1}}`:     `key "groups": is given twice`,
+		sizes[:len(sizes)-1] + `,"groups":{"tensor":1,"data":8,"tensor":1},"optimizer":{}}`: `key "groups.tensor": is given twice`,
+		`{"vocab":1e99}`: "number",
+		"[8]":            "unmarshal",
 	} {
 		if _, err := Preset(write("bad.json", content)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "bad.json") {
 			t.Errorf("%q: %v, want the file and %q", content, err, want)
@@ -169,7 +174,11 @@ func TestPresetReadsFiles(t *testing.T) {
 
 func TestFreshDirRefusesOldHistories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	release, err := Claim("", dir, dir)
+	var usage *UsageError
+	if _, err := Claim("", dir, dir); !errors.As(err, &usage) {
+		t.Errorf("one directory twice: %v", err)
+	}
+	release, err := Claim("", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +203,6 @@ func TestFreshDirRefusesOldHistories(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, above := range []string{filepath.Dir(dir), link} {
-		var usage *UsageError
 		if err := FreshDir(above); !errors.As(err, &usage) {
 			t.Errorf("a history below %s: %v", above, err)
 		}
