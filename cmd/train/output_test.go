@@ -153,7 +153,7 @@ func TestDataFromStdin(t *testing.T) {
 	if code != cli.OK || got != want || got == "" {
 		t.Errorf("exit %d, %q: stdin gives %q, a file %q", code, stderr, got, want)
 	}
-	if code, _, stderr := of("", "--data", "-"); code != cli.Usage || !strings.Contains(stderr, `text "-": is empty`) {
+	if code, _, stderr := of("", "--data", "-"); code != cli.Usage || !strings.Contains(stderr, `text "stdin": is empty`) {
 		t.Errorf("nothing on stdin: exit %d, %q", code, stderr)
 	}
 }

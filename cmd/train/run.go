@@ -117,7 +117,7 @@ func command(stdout, stderr io.Writer) (*cobra.Command, *int) {
 }
 
 func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
-	c, text, err := o.configure(flags)
+	c, text, err := o.configure(ctx, flags)
 	if err != nil {
 		return cli.Usage, err
 	}

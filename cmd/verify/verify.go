@@ -22,7 +22,7 @@ import (
 
 // verify runs or reads, judges and writes.
 func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr io.Writer) (int, error) {
-	opts, err := o.driver()
+	opts, err := o.driver(ctx)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -88,7 +88,7 @@ func (o *options) claim() (release func(), err error) {
 }
 
 // driver is what the flags ask of package contracts.
-func (o *options) driver() (contracts.Options, error) {
+func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	open, err := cli.OpenBackend(o.backend)
 	if err != nil {
 		return contracts.Options{}, err
@@ -97,9 +97,9 @@ func (o *options) driver() (contracts.Options, error) {
 	if err != nil {
 		return contracts.Options{}, err
 	}
-	text, err := cli.Given(o.data, o.stdin)
+	text, err := cli.Given(ctx, o.data, o.stdin)
 	if err != nil {
-		return contracts.Options{}, cli.AsUsage(err)
+		return contracts.Options{}, err
 	}
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
@@ -233,5 +235,24 @@ func TestTextsOpenByName(t *testing.T) {
 		if string(text.Bytes) != want || (err == nil) != (want != "") || err == nil && text.Name != name {
 			t.Errorf("%q opens %q named %q: %v, want %q", name, text.Bytes, text.Name, err, want)
 		}
+	}
+}
+
+// TestGivenDoesNotWait: nobody may ever write to stdin.
+func TestGivenDoesNotWait(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, enough)
+	defer cancel()
+	var usage *UsageError
+	if _, err := Given(ctx, "-", r); !errors.Is(err, enough) || errors.As(err, &usage) {
+		t.Errorf("%v, want what ended it", err)
+	}
+	if text, err := Given(t.Context(), "-", strings.NewReader("x")); err != nil || text.Name != "-" || string(text.Bytes) != "x" {
+		t.Errorf("%+v, %v", text, err)
+	}
+	if _, err := Given(t.Context(), "-", strings.NewReader("")); !errors.As(err, &usage) {
+		t.Errorf("an empty one: %v", err)
 	}
 }

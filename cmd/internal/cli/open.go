@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -47,12 +50,22 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 }
 
 // Given opens the training text that a flag names: Text, and - for stdin, which the
-// names in histories never mean.
-func Given(name string, stdin io.Reader) (data.Text, error) {
-	if name == "-" {
-		return data.Read(name, stdin)
+// names in histories never mean. It does not wait for what comes after the end of ctx.
+// What cannot be read is a usage error.
+func Given(ctx context.Context, name string, stdin io.Reader) (data.Text, error) {
+	text, err := files.Await(ctx, func() (data.Text, error) {
+		if name == "-" {
+			return data.Read("stdin", stdin)
+		}
+		return Text(name)
+	})
+	if err != nil && ctx.Err() != nil {
+		return text, fmt.Errorf("text %q: %w", name, Why(ctx, err))
 	}
-	return Text(name)
+	if name == "-" {
+		text.Name = name
+	}
+	return text, AsUsage(err)
 }
 
 // Text opens a training text: a built-in one by its name, anything else is a file,
