@@ -76,8 +76,8 @@ func Below(file, dir string) bool {
 	}
 }
 
-// FreshDir refuses a directory that already holds histories, as a usage error:
-// files of two runs must not mix.
+// FreshDir refuses a directory that already holds histories, or a link to where some
+// may be, as a usage error: files of two runs must not mix.
 func FreshDir(dir string) error {
 	real, err := filepath.EvalSymlinks(dir) // the walk does not follow a link
 	if err != nil {
@@ -85,7 +85,7 @@ func FreshDir(dir string) error {
 	}
 	var found string
 	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
+		if err == nil && (!d.IsDir() && strings.HasSuffix(path, trace.Extension) || linked(path, d)) {
 			found = path
 			return filepath.SkipAll
 		}
@@ -95,6 +95,16 @@ func FreshDir(dir string) error {
 		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
 	}
 	return err
+}
+
+// linked reports whether a name is a link to a directory: histories are read from
+// behind it too.
+func linked(path string, d fs.DirEntry) bool {
+	if d.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // Replaceable refuses names in dir that a command writes at its end and that are

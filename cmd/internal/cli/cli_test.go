@@ -204,7 +204,7 @@ func TestFreshDirRefusesOldHistories(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(dir), link); err != nil {
 		t.Fatal(err)
 	}
-	for _, above := range []string{filepath.Dir(dir), link} {
+	for _, above := range []string{filepath.Dir(dir), link, filepath.Dir(link)} {
 		if err := FreshDir(above); !errors.As(err, &usage) {
 			t.Errorf("a history below %s: %v", above, err)
 		}
