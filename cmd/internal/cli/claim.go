@@ -83,18 +83,29 @@ func FreshDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	var found string
+	var found, link string
 	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (!d.IsDir() && strings.HasSuffix(path, trace.Extension) || linked(path, d)) {
+		switch {
+		case err != nil:
+			return err
+		case linked(path, d):
+			link = path
+		case !d.IsDir() && strings.HasSuffix(path, trace.Extension):
 			found = path
-			return filepath.SkipAll
+		default:
+			return nil
 		}
-		return err
+		return filepath.SkipAll
 	})
-	if err == nil && found != "" {
-		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
+	switch {
+	case err != nil:
+		return err
+	case link != "":
+		return Usagef("directory %s: holds %s, which leads to another directory, where histories may be; name an empty one", dir, link)
+	case found != "":
+		return Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
 	}
-	return err
+	return nil
 }
 
 // linked reports whether a name is a link to a directory: histories are read from

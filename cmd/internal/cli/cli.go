@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/internal/guard"
@@ -80,7 +82,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 		}
 		return nil
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsUsage(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsUsage(plain(err)) })
 	ran := false
 	inner := cmd.RunE
 	cmd.RunE = func(c *cobra.Command, args []string) error {
@@ -98,6 +100,15 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 		return Usage
 	}
 	return CannotRun
+}
+
+// plain is an error of parsing flags without the names of Go's functions.
+func plain(err error) error {
+	var number *strconv.NumError
+	if value := new(pflag.InvalidValueError); errors.As(err, &value) && errors.As(err, &number) {
+		return fmt.Errorf("%s %q: %w", value.GetFlag().Name, value.GetValue(), number.Err)
+	}
+	return err
 }
 
 // Tell writes an error of the named command to stderr. What it says of files is

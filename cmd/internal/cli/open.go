@@ -53,6 +53,9 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 // names in histories never mean. It does not wait for what comes after the end of ctx.
 // What cannot be read is a usage error.
 func Given(ctx context.Context, name string, stdin io.Reader) (data.Text, error) {
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil // at once, so that even then a report says what was not run
+	}
 	text, err := files.Await(ctx, func() (data.Text, error) {
 		if name == "-" {
 			return data.Read("stdin", stdin)
