@@ -41,7 +41,7 @@ func TestExecuteMapsErrorsToExitCodes(t *testing.T) {
 		{nil, Inconclusive, []string{"--number", "3"}, Inconclusive, ""},
 		{errors.New("no device"), Violated, nil, CannotRun, "tool: no device\n"},
 		{Usagef("level=%d: must be 1", 7), OK, nil, Usage, "tool: level=7: must be 1\ntool --help"},
-		{nil, OK, []string{"--number", "x"}, Usage, `tool: invalid argument "x"`},
+		{nil, OK, []string{"--number", "x"}, Usage, `tool: number "x": invalid syntax`},
 		{nil, OK, []string{"--letter"}, Usage, "tool: unknown flag: --letter"},
 		{nil, OK, []string{"word"}, Usage, `tool: "word": unexpected argument`},
 	} {
