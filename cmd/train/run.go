@@ -178,6 +178,10 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	if err == nil {
 		err = p.err
 	}
+	_, early := stop.After()
+	if o.history != "" && out != nil && (err != nil || early) {
+		cli.Tell(stderr, "train", fmt.Errorf("the history up to there is in %s", o.history))
+	}
 	if err != nil {
 		if run.Err() == nil && out != nil && diverged(out.History) {
 			cli.Tell(stderr, "train", err)
