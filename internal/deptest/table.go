@@ -61,7 +61,7 @@ func Table() []Row {
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
 		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace,waits}", "internal/guard"}},
-		{[]string{"contracts/suite"}, []string{"core/{data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}", "internal/guard"}},
+		{[]string{"contracts/suite"}, []string{"kernels", "core/{checkpoint,data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}", "internal/guard"}},
 		{[]string{"contracts/ckpt/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,independent,suite}", "golden"}},
 		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/trace", "contracts/{contract,fault,suite}", "golden"}},
 		{[]string{"contracts/ddp/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,interleave,suite}"}},

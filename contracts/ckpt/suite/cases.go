@@ -13,7 +13,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
-	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -133,18 +132,7 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 	if x.resumed != nil {
 		x.resumed(&env.Parts)
 	}
-	return resume(ctx, env, x.to, root)
-}
-
-// resume goes on from the checkpoint in dir.
-func resume(ctx context.Context, env suite.Env, cfg spec.Config, dir string) (*trace.History, error) {
-	c, err := checkpoint.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	env.Parts.Checkpoints.Resume = c
-	return env.Train(ctx, cfg)
+	return env.Resume(ctx, x.to, root)
 }
 
 // store makes the checkpoints of the first steps.
@@ -160,7 +148,7 @@ func (x resumption) store(ctx context.Context, env suite.Env, root string) error
 	}
 	for i, cfg := range x.via {
 		cfg.Steps = stored + 1 + i
-		if _, err := resume(ctx, env, cfg, root); err != nil {
+		if _, err := env.Resume(ctx, cfg, root); err != nil {
 			return fmt.Errorf("on %s: %w", cfg.Plan, err)
 		}
 	}

@@ -198,7 +198,7 @@ func resumeGolden(ctx context.Context, env suite.Env, h *trace.History, cfg spec
 	env.Parts.Checkpoints = train.Checkpoints{}
 	e := trace.Event{Kind: trace.KindRefusal, Step: cfg.Steps - 1}
 	cfg.Steps++
-	if _, err := resume(ctx, env, cfg, dir); err != nil {
+	if _, err := env.Resume(ctx, cfg, dir); err != nil {
 		e.Text = strings.ReplaceAll(err.Error(), root, "")
 	}
 	h.Ranks[0] = append(h.Ranks[0], e)

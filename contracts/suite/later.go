@@ -1,0 +1,101 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/lockstep-ml/lockstep/contracts/compare"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// Later is a place in a training at which a run begins, as a training that was
+// interrupted there does: it goes on from a checkpoint. Its zero value is the
+// beginning.
+type Later struct {
+	Step  int // the first step of the run
+	Taken int // optimizer steps taken by then: fewer than steps, where some were skipped
+}
+
+// Suffix ends the names of cases that begin there.
+func (l Later) Suffix() string { return fmt.Sprintf(" from step %d", l.Step) }
+
+// Until makes a run begin there and take so many steps.
+func (l Later) Until(cfg *spec.Config, steps int) { cfg.Steps = min(l.Step+steps, spec.MaxSteps) }
+
+// before is how many steps make the state that a run begins with, from the seed.
+const before = 2
+
+// State makes a state of the configuration that is not its initial one, as if it were
+// that of the place: a few steps of the single worker, at the full learning rate, make
+// weights and moments of which none is what it began with.
+func (l Later) State(ctx context.Context, env Env, cfg spec.Config) (*compare.Loaded, error) {
+	short := compare.Single(cfg)
+	short.Steps, short.Evidence = before, spec.Evidence{Digests: true, Capture: true}
+	short.Optimizer.Warmup, short.Optimizer.Horizon = 0, 0
+	h, err := env.Train(ctx, short)
+	if err != nil {
+		return nil, fmt.Errorf("the state of step %d: %w", l.Step, err)
+	}
+	out, err := compare.LeftBy(h)
+	if err != nil {
+		return nil, fmt.Errorf("the state of step %d: %w", l.Step, err)
+	}
+	out.First, out.Taken = l.Step, l.Taken
+	return out, nil
+}
+
+// Train makes the history of a run that begins there.
+func (l Later) Train(ctx context.Context, env Env, cfg spec.Config) (*trace.History, error) {
+	if l == (Later{}) {
+		return env.Train(ctx, cfg)
+	}
+	from, err := l.State(ctx, env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return env.GoOn(ctx, cfg, from)
+}
+
+// GoOn makes the history of a run that goes on from a state, which is stored for it as
+// a checkpoint.
+func (e Env) GoOn(ctx context.Context, cfg spec.Config, from *compare.Loaded) (h *trace.History, err error) {
+	root, err := os.MkdirTemp("", "lockstep-state-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	text, err := e.Text(cfg.Text)
+	if err != nil {
+		return nil, err
+	}
+	cfg.TextHash = text.Hash()
+	if err := Store(root, from, cfg); err != nil {
+		return nil, fmt.Errorf("the state that the run goes on from: %w", err)
+	}
+	return e.Resume(ctx, cfg, root)
+}
+
+// Store makes a checkpoint of a state below root.
+func Store(root string, from *compare.Loaded, cfg spec.Config) error {
+	var state []checkpoint.Tensor
+	for _, t := range from.State {
+		state = append(state, checkpoint.Tensor(t))
+	}
+	return checkpoint.Whole(root, checkpoint.Manifest{Schema: checkpoint.Schema, Arithmetic: kernels.Arithmetic, Step: from.First, Counter: from.Taken, Spec: cfg.Spec()}, state)
+}
+
+// Resume makes the history of a run that goes on from the checkpoint in dir.
+func (e Env) Resume(ctx context.Context, cfg spec.Config, dir string) (*trace.History, error) {
+	c, err := checkpoint.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	e.Parts.Checkpoints.Resume = c
+	return e.Train(ctx, cfg)
+}
