@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -34,6 +35,7 @@ const before = 2
 // that of the place: a few steps of the single worker, at the full learning rate, make
 // weights and moments of which none is what it began with.
 func (l Later) State(ctx context.Context, env Env, cfg spec.Config) (*compare.Loaded, error) {
+	env.Parts.Checkpoints = train.Checkpoints{} // those are the run's own
 	short := compare.Single(cfg)
 	short.Steps, short.Evidence = before, spec.Evidence{Digests: true, Capture: true}
 	short.Optimizer.Warmup, short.Optimizer.Horizon = 0, 0
@@ -59,6 +61,16 @@ func (l Later) Train(ctx context.Context, env Env, cfg spec.Config) (*trace.Hist
 		return nil, err
 	}
 	return env.GoOn(ctx, cfg, from)
+}
+
+// Run is Train as the run of a case.
+func (l Later) Run(cfg spec.Config, o Options) Run {
+	r := Train(cfg, o)
+	if l != (Later{}) {
+		r.Key += l.Suffix()
+		r.Do = func(ctx context.Context, env Env) (*trace.History, error) { return l.Train(ctx, env, cfg) }
+	}
+	return r
 }
 
 // GoOn makes the history of a run that goes on from a state, which is stored for it as

@@ -41,6 +41,7 @@ func fixtures(level int) []suite.Fixture {
 				"dp=2 then tp=2 then dp=4,zero=3"}}, // what is resumed last was stored by a run that was itself resumed
 			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
 			wide("dp=16,zero=3 then dp=1"),
+			far("dp=2,zero=1 then pp=2"),
 		}
 	}
 	return []suite.Fixture{
@@ -52,6 +53,7 @@ func fixtures(level int) []suite.Fixture {
 			"dp=2,tp=2,zero=3 then tp=4", "dp=1 then tp=2,pp=2", "dp=4,zero=3,shard=tensors then dp=1"}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=2 then dp=4,zero=3", "pp=2 then dp=4,zero=1"}, Suffix: afterSkip},
 		wide("dp=16,zero=3 then dp=1", "dp=1 then dp=16,zero=1", "dp=16,zero=2 then tp=2,pp=2"),
+		far("dp=2,zero=1 then pp=2", "tp=2 then dp=2 then dp=4,zero=3"),
 	}
 }
 
@@ -59,6 +61,15 @@ func fixtures(level int) []suite.Fixture {
 func wide(plans ...string) suite.Fixture {
 	return suite.Fixture{Config: "nano", Steps: 4, Plans: plans, Suffix: " of 17 sequences", Change: func(c *spec.Config) {
 		c.Model.Groups.Data, c.Model.SeqLen, c.Sequences = 16, 5, 17
+	}}
+}
+
+// far begins at a late step: its checkpoints are of the last step that eight digits
+// count and of the next. Steps were skipped before, and its schedule goes on.
+func far(plans ...string) suite.Fixture {
+	at := suite.Later{Step: 1e8 - 2, Taken: 1e8 - 7}
+	return suite.Fixture{Config: "odd", Steps: 4, Plans: plans, Suffix: at.Suffix(), At: at, Change: func(c *spec.Config) {
+		c.Optimizer.Beta2, c.Optimizer.Horizon = 0.9999999, 3e8
 	}}
 }
 
@@ -98,6 +109,7 @@ type resumption struct {
 	// via are plans on which the run goes on from the checkpoint before, for a step
 	// each, and is stored again.
 	via  []spec.Config
+	at   suite.Later // where the run begins that is interrupted
 	skip bool
 	// between may change the checkpoint of a step below root; resumed breaks the
 	// second run. Mutants have them.
@@ -109,8 +121,8 @@ type resumption struct {
 // worker.
 func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
 	last := len(on) - 1
-	x := resumption{from: on[0], via: on[1:last], to: on[last], skip: f.Suffix == afterSkip}
-	control := suite.Train(compare.Single(x.from), o)
+	x := resumption{from: on[0], via: on[1:last], to: on[last], at: f.At, skip: f.Suffix == afterSkip}
+	control := f.At.Run(compare.Single(x.from), o)
 	if x.skip {
 		control.Key += " with an infinity"
 		control.Parts = fault.Plant(*control.Config, 1, 1, float32(math.Inf(1)))
@@ -138,16 +150,16 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 // store makes the checkpoints of the first steps.
 func (x resumption) store(ctx context.Context, env suite.Env, root string) error {
 	cfg := x.from
-	cfg.Steps = stored
+	cfg.Steps = x.at.Step + stored
 	if x.skip {
 		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&env.Parts)
 	}
 	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if _, err := env.Train(ctx, cfg); err != nil {
+	if _, err := x.at.Train(ctx, env, cfg); err != nil {
 		return err
 	}
 	for i, cfg := range x.via {
-		cfg.Steps = stored + 1 + i
+		cfg.Steps = x.at.Step + stored + 1 + i
 		if _, err := env.Resume(ctx, cfg, root); err != nil {
 			return fmt.Errorf("on %s: %w", cfg.Plan, err)
 		}
@@ -155,5 +167,5 @@ func (x resumption) store(ctx context.Context, env suite.Env, root string) error
 	if x.between == nil {
 		return nil
 	}
-	return x.between(root, stored+len(x.via))
+	return x.between(root, x.at.Step+stored+len(x.via))
 }

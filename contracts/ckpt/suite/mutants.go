@@ -119,7 +119,7 @@ func unread(words ...string) func(c *suite.Case) {
 func rewritten(between func(root string, step int) error) func(*suite.Case) {
 	return func(c *suite.Case) {
 		r := c.Runs[contract.Test]
-		r.Key, r.Do = "", keeping(*r.Config, between)
+		r.Key, r.Do = "", keeping(suite.Later{}, *r.Config, between)
 		c.Runs[contract.Test] = r
 	}
 }

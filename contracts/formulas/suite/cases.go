@@ -190,8 +190,8 @@ func Case(name string, cfg spec.Config, o suite.Options) suite.Case {
 // recorded is a run of one rank that begins at a place, with the activations of the
 // steps that are judged.
 func recorded(cfg spec.Config, o suite.Options, at suite.Later, judged []int) suite.Run {
-	r := suite.Train(cfg, o)
-	r.Key += fmt.Sprintf("%s with the activations of steps %v", at.Suffix(), judged)
+	r := at.Run(cfg, o)
+	r.Key += fmt.Sprintf(" with the activations of steps %v", judged)
 	r.Do = func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		rec := &recorder{only: judged, layers: cfg.Model.Layers}
 		rec.attach(&env.Parts)
