@@ -80,7 +80,10 @@ How each clause judges
      no evidence.
 
 One case takes 72 steps of a small model from a seed of 64 bits, past three times its
-horizon: what goes wrong late shows there. Another has positions past 128. With
+horizon: what goes wrong late shows there. Others go on, for a few steps, from
+checkpoints of steps 100 to 2^30, in schedules that warm up, fall, end and have ended
+there: what goes wrong from some step on shows in the last of them at the latest.
+Another has positions past 128. With
 --config there is a sequence of the configuration's whole length: of the model, or,
 where that takes too long, of a narrow one with heads of its width.
 

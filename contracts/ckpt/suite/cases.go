@@ -64,11 +64,13 @@ func wide(plans ...string) suite.Fixture {
 	}}
 }
 
-// far begins at a late step: its checkpoints are of the last step that eight digits
-// count and of the next. Steps were skipped before, and its schedule goes on.
+// distant is where runs begin whose checkpoints are of the last step that eight digits
+// count and of the next. Steps were skipped before.
+var distant = suite.Later{Step: 1e8 - 2, Taken: 1e8 - 7}
+
+// far begins there. Its schedule goes on.
 func far(plans ...string) suite.Fixture {
-	at := suite.Later{Step: 1e8 - 2, Taken: 1e8 - 7}
-	return suite.Fixture{Config: "odd", Steps: 4, Plans: plans, Suffix: at.Suffix(), At: at, Change: func(c *spec.Config) {
+	return suite.Fixture{Config: "odd", Steps: 4, Plans: plans, Suffix: distant.Suffix(), At: distant, Change: func(c *spec.Config) {
 		c.Optimizer.Beta2, c.Optimizer.Horizon = 0.9999999, 3e8
 	}}
 }

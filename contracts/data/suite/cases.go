@@ -30,10 +30,13 @@ var (
 	most = suite.Later{Step: spec.MaxSteps - steps, Taken: 1 << 20}
 )
 
+// perStep is how many sequences a step of a small case has.
+const perStep = 5
+
 // small is a small model whose steps are as short.
 func small(c *spec.Config) {
 	c.Model.Layers, c.Model.Hidden, c.Model.Intermediate, c.Model.SeqLen = 1, 8, 8, 8
-	c.Sequences, c.Blank = 5, []int{3}
+	c.Sequences, c.Blank = perStep, []int{3}
 }
 
 func smallPadded(c *spec.Config) {

@@ -1,9 +1,14 @@
 package suite
 
 import (
+	"strconv"
+
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // lately is how many steps a late case takes.
@@ -70,4 +75,79 @@ func tiny(c *spec.Config) {
 	small(c)
 	c.Sequences, c.Model.SeqLen = 3, 5
 	c.Optimizer.LR, c.Optimizer.Clip, c.Optimizer.MinLR = 3e-3, 0.9, 5e-4
+}
+
+// lateScalars break clause 3 at a late step alone.
+func lateScalars() []suite.Mutant {
+	return []suite.Mutant{
+		faulty("counter-of-16-bits", onLate(short), at(short.Step+1, "counter"), fault.OnCounter(func(_, taken int) int { return int(uint16(taken)) }),
+			"the counter is kept in 16 bits and begins anew"),
+		faulty("counter-of-float32", onLate(single), at(single.Step+2, "counter"), fault.OnCounter(func(_, taken int) int { return int(float32(taken)) }),
+			"the counter is kept in a float32, as that of torch.optim.AdamW is: from 2^24 on it stays"),
+		faulty("counter-stays-from-96", onLate(hundredth), at(hundredth.Step, "counter"), fault.OnCounter(func(_, taken int) int {
+			if taken > 96 {
+				return taken - 1
+			}
+			return taken
+		}), "from step 96 on the counter counts nothing"),
+	}
+}
+
+// lateUpdates break clause 4 at a late step alone, and leave the scalars as they are.
+func lateUpdates() []suite.Mutant {
+	from := func(taken int, change func(u *fault.Update)) fault.Fault {
+		return fault.OnUpdate(func(u *fault.Update) {
+			if u.Step.T >= taken {
+				change(u)
+			}
+			u.Do()
+		})
+	}
+	adamW := func(taken int, change func(p *kernels.AdamWParams)) fault.Fault {
+		return from(taken, func(u *fault.Update) {
+			u.Backend = &broken{Backend: u.Backend, adamW: func(be kernels.Backend, w, m, v, g kernels.Tensor, p kernels.AdamWParams) {
+				change(&p)
+				be.AdamW(w, m, v, g, p)
+			}}
+		})
+	}
+	// A run that goes on from another schedule's checkpoint is refused, so the update
+	// alone has another one.
+	scheduled := func(on string, narrow func(o *optim.Config)) fault.Fault {
+		o := optimizer(on)
+		narrow(&o)
+		return from(0, func(u *fault.Update) { u.Step.LR = o.At(u.Step.T) })
+	}
+	const sgd = "nano sgd from step "
+	return []suite.Mutant{
+		faulty("rate-grows-from-96", onLate(hundredth), at(hundredth.Step, "weight after"), from(96, func(u *fault.Update) { u.Step.LR *= 1.01 }),
+			"from step 96 on the update has a learning rate that is a hundredth more than is recorded"),
+		faulty("horizon-of-16-bits", onLate(short), at(short.Step, "weight after"), scheduled(onLate(short), func(o *optim.Config) { o.Horizon = int(uint16(o.Horizon)) }),
+			"the horizon is kept in 16 bits: past 65,535 the rate has long ended"),
+		faulty("warm-up-of-float16", onLate(single), at(single.Step, "weight after"), scheduled(onLate(single), func(o *optim.Config) { o.Warmup = min(o.Warmup, 65504) }),
+			"the warm-up is at most what a float16 holds"),
+		faulty("second-correction-ends-at-65536", onLate(short), at(short.Step+2, "weight after"), adamW(1<<16, func(p *kernels.AdamWParams) { p.C2 = 1 }),
+			"the second moment is corrected in the first 65,536 steps alone"),
+		faulty("first-correction-begins-anew", onLate(byteFull), at(byteFull.Step+2, "weight after"), adamW(1<<8, func(p *kernels.AdamWParams) { p.C1 = 1 - p.Beta1 }),
+			"the first moment is corrected, past 256 steps, as in the first one"),
+		faulty("decay-ends", onLate(farthest), at(farthest.Step, "weight after"), from(1<<20, func(u *fault.Update) { u.Decays = false }),
+			"past a million steps nothing decays"),
+		faulty("all-decay-late", sgd+strconv.Itoa(half.Step), at(half.Step+2, "momentum after"), from(1<<15, func(u *fault.Update) { u.Decays = true }),
+			"from step 32,768 on norm weights decay too"),
+		faulty("another-coefficient-late", sgd+strconv.Itoa(single.Step), at(single.Step+2, "momentum after"), from(1<<24, func(u *fault.Update) { u.Step.Coef *= 1.001 }),
+			"from step 2^24 on the gradient is clipped at another norm than is recorded"),
+	}
+}
+
+// onLate is the case of AdamW at a place.
+func onLate(p suite.Later) string { return "nano" + p.Suffix() }
+
+// optimizer is that of a late case.
+func optimizer(on string) optim.Config {
+	for _, c := range list(suite.Options{}) {
+		if c.Name == on {
+			return c.Runs[contract.Test].Config.Optimizer
+		}
+	}
+	return optim.Config{} // a mutant of no case is refused before it runs
 }
