@@ -36,7 +36,8 @@ const running = "Values are evaluated in float64. Beside each stands a bound on 
 	"every operation adds u = 2^-24 of the magnitude at hand, a sum gamma_n = n*u/(1-n*u) of the sum of its terms' magnitudes, n the roundings that a term passes " +
 	"(the longest, whose order is known, u of every partial sum), " +
 	"exp and log 0.87 ulp; what an operand is off by is passed on (Higham, Accuracy and Stability of Numerical Algorithms, sections 3.1 and 3.3). " +
-	"Evaluation goes on from each recorded tensor as exact, so that bounds do not compound. One wider than 1e-3 of its tensor's largest value says nothing: the clause is then inconclusive."
+	"Evaluation goes on from each recorded tensor as exact, so that bounds do not compound. One wider than 1e-3 of its tensor's largest value says nothing: the clause is then inconclusive. " +
+	"The gradients of queries and keys are differences, which cancel where tokens are equal: their bounds are compared with the largest of the terms, where that is more."
 
 // scalars says what the bounds of scalars are.
 const scalars = "Scalars are float64. A norm's squares are exact, their sum is compensated: two evaluations differ by less than 2^-48 of it; " +

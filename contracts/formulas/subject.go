@@ -77,8 +77,8 @@ func (s *subject) scalar(step int, what string) (float64, bool) {
 	return float64(e.Value), ok
 }
 
-// says is the widest bound, in parts of a tensor's largest magnitude, that says
-// something.
+// says is the widest bound, in parts of a tensor's largest magnitude, or of the largest
+// term that cancels in it, that says something.
 const says = 1e-3
 
 // judge takes one tensor against its evaluation, in a phase of the step, as a piece
@@ -97,7 +97,7 @@ func (s *subject) judge(step int, phase contract.Phase, j independent.Judged, me
 		}
 		s.Report(f)
 	case !(j.Width <= says) && j.Ratio > 0: // what is equal to the last bit needs no bound
-		s.Doubt("step %d, %s: the widest bound is %.2g of the largest value: nothing is proved", step, j.Name, j.Width)
+		s.Doubt("step %d, %s: the widest bound is %.2g of the largest value, or of the largest term that cancels: nothing is proved", step, j.Name, j.Width)
 	}
 }
 

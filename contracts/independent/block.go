@@ -27,7 +27,9 @@ func (t *trail) pass(name string, rows, cols int, make func() matrix) (matrix, e
 		if x.rows != rows || x.cols != cols {
 			return matrix{}, fmt.Errorf("independent model: %s has %d x %d elements, want %d x %d", name, x.rows, x.cols, rows, cols)
 		}
-		t.judged = append(t.judged, x.view().Judge(name, rec))
+		j := x.view().Judge(name, rec)
+		j.Width = x.width()
+		t.judged = append(t.judged, j)
 	}
 	return given(rows, cols, rec), nil
 }
