@@ -41,10 +41,6 @@ type Options struct {
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
-	// Memory is how many bytes runs may use, all that go on at a time and all of their
-	// ranks together; a run that alone needs more ends before it begins. 0 runs
-	// everything.
-	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
 	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the

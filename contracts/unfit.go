@@ -6,10 +6,15 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 )
 
-// unfit says why the plans that a contract would run by itself do not fit the
-// configuration that was asked for; empty where they do, or where plans or no
-// configuration were asked for.
+// unfit says why a contract's cases cannot be run here, or why the plans that it would
+// run by itself do not fit the configuration that was asked for; empty where they do, or
+// where plans or no configuration were asked for.
 func (o *Options) unfit(c *suite.Suite) string {
+	for _, one := range o.Cases(c) {
+		if one.Lacks != "" {
+			return fmt.Sprintf("its case %s: %s", one.Name, one.Lacks)
+		}
+	}
 	if o.Config == "" || len(o.Plans) > 0 {
 		return ""
 	}
@@ -27,4 +32,14 @@ func (o *Options) unfit(c *suite.Suite) string {
 		}
 	}
 	return ""
+}
+
+// less says what of a contract's cases is not run here.
+func (o *Options) less(c *suite.Suite) (out []string) {
+	for _, one := range o.Cases(c) {
+		if one.Less != "" {
+			out = append(out, fmt.Sprintf("%s: its case %s: %s", c.ID, one.Name, one.Less))
+		}
+	}
+	return out
 }

@@ -42,7 +42,7 @@ func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report
 			trials[c] = append(trials[c], e.Plan(c.ID, one))
 		}
 		all = append(all, trials[c]...)
-		notes = append(notes, o.unheeded(c, trials[c])...)
+		notes = append(append(notes, o.unheeded(c, trials[c])...), o.less(c)...)
 	}
 	errs := []error{e.Run(ctx, all...)}
 	if errs[0] != nil {

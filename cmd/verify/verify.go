@@ -103,8 +103,8 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	}
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
-			Backend: o.backend, Text: text},
-		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults, Memory: cli.Memory(),
+			Backend: o.backend, Text: text, Memory: cli.Memory()},
+		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	opts.Environment.Command = o.command

@@ -68,6 +68,7 @@ func (l Later) Run(cfg spec.Config, o Options) Run {
 	r := Train(cfg, o)
 	if l != (Later{}) {
 		r.Key += l.Suffix()
+		r.First = l.Step
 		r.Do = func(ctx context.Context, env Env) (*trace.History, error) { return l.Train(ctx, env, cfg) }
 	}
 	return r

@@ -116,55 +116,20 @@ func list(o suite.Options) []suite.Case {
 		if f.change != nil {
 			f.change(&cfg)
 		}
+		var less, lacks string
 		if f.whole {
 			record(&cfg)
-		} else if err := fit(&cfg, o.Level); err != nil {
-			return []suite.Case{suite.Broken(f.config, err)}
+		} else {
+			less, lacks = fit(&cfg, o)
 		}
 		if f.at.Step > 0 {
 			f.at.Until(&cfg, max(o.Steps, lately))
 		}
-		out = append(out, f.made(cfg, o))
+		c := f.made(cfg, o)
+		c.Less, c.Lacks = less, lacks
+		out = append(out, c)
 	}
 	return out
-}
-
-// work is how many parameters times tokens the step has that is judged: 6e8 take a
-// processor about a second.
-func work(level int) int64 {
-	return map[int]int64{1: 5e8, 2: 6e9, 3: 6e10}[max(level, 1)]
-}
-
-const (
-	// maxElements bounds parameters times steps: four of each parameter's are kept in
-	// memory.
-	maxElements = 1 << 26
-	// maxParams bounds the models whose elements are kept, of two steps at least.
-	maxParams = 1 << 28
-	// least is the shortest sequence that a large model is judged on, of few.
-	least, few = 8, 3
-)
-
-// fit shortens sequences, the batch and the run of a large model: all formulas
-// stay, there are fewer positions and rows.
-func fit(c *spec.Config, level int) error {
-	n := c.Model.Params()
-	if n > maxParams {
-		return fmt.Errorf("config %s: %d parameters: the elements of at most %d are kept in memory", c.Model.Name, n, maxParams)
-	}
-	rows := work(level) / n
-	if rows < int64(c.Sequences)*least && c.Sequences > few {
-		c.Sequences, c.Blank = few, nil
-	}
-	c.Model.SeqLen = min(c.Model.SeqLen, max(least, int(rows)/c.Sequences))
-	record(c)
-	return nil
-}
-
-// record records all elements of a run, of as many steps as there is memory for.
-func record(c *spec.Config) {
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
-	c.Steps = max(2, min(c.Steps, int(maxElements/c.Model.Params())))
 }
 
 // made is the case of a fixture's configuration.
