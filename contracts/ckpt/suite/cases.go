@@ -129,7 +129,7 @@ func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role
 		control.Key += " with an infinity"
 		control.Parts = fault.Plant(*control.Config, 1, 1, float32(math.Inf(1)))
 	}
-	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, Do: x.run}, contract.Control: control}
+	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, First: x.at.Step, Do: x.run}, contract.Control: control}
 }
 
 // run stores the first steps in a temporary directory and gives the history of

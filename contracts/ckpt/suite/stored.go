@@ -61,7 +61,7 @@ func storing(o suite.Options) []suite.Case {
 	}, Named: func(config string, _ int) suite.Fixture {
 		return suite.Fixture{Config: config, Steps: stored, Plans: []string{"dp=2,zero=1"}, Suffix: inFiles}
 	}, Runs: func(_ suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
-		return map[contract.Role]suite.Run{contract.Test: {Config: &on[0], Do: keeping(f.At, on[0], nil)}}
+		return map[contract.Role]suite.Run{contract.Test: {Config: &on[0], First: f.At.Step, Do: keeping(f.At, on[0], nil)}}
 	}, Exact: true, Clauses: []string{"C-CKPT-001.6", "C-CKPT-001.7"}}
 	return g.Cases(o)
 }
