@@ -84,9 +84,11 @@ One case takes 72 steps of a small model from a seed of 64 bits, past three time
 horizon: what goes wrong late shows there. Others go on, for a few steps, from
 checkpoints of steps 100 to 2^30, in schedules that warm up, fall, end and have ended
 there: what goes wrong from some step on shows in the last of them at the latest.
-Another has positions past 128. With
---config there is a sequence of the configuration's whole length: of the model, or,
-where that takes too long, of a narrow one with heads of its width.
+Another has positions past 128. With --config there is a sequence of the
+configuration's whole length: of the model, or, where that takes too long, of a narrow
+one with heads of its width. Of a model whose elements there is no memory for, as many
+blocks are judged as there is memory for, which a note says; where there is none for a
+single one, nothing is judged, and the bytes are named.
 
 How to read a finding
   step    optimizer step, from 0
