@@ -31,7 +31,7 @@ func mutants() []suite.Mutant {
 		m("sequences-of-16-bits", "1", "nano dp=2"+many.Suffix(), at(some, many.Step, "other sequences"), narrowed(perStep, func(n int) int { return int(uint16(n)) }),
 			"the sequences before a step are counted in 16 bits"),
 		m("sequences-of-32-bits", "1", "odd dp=2"+most.Suffix(), at(some, most.Step, "other sequences"), narrowed(perStep, func(n int) int { return int(int32(n)) }),
-			"the sequences before a step are counted in 32 bits, with a sign"),
+			"the sequences before a step are counted in 32 bits, with a sign", "B141"),
 		m("padded-step-forgotten", "1", pads, at(some, 2, "other sequences"), dropPadded(3),
 			"the sequences that do not fill a step are left out where they should be padded"),
 		m("neighbour's-share", "1", odd, at(some, 0, "other sequences"), neighbour(), "every logical worker takes its neighbour's sequences: none is lost"),

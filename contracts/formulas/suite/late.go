@@ -89,7 +89,7 @@ func lateScalars() []suite.Mutant {
 				return taken - 1
 			}
 			return taken
-		}), "from step 96 on the counter counts nothing"),
+		}), "from step 96 on the counter counts nothing", "B104"),
 	}
 }
 
