@@ -77,8 +77,8 @@ How each clause judges
      a weight is named first only where its own formula is broken. Finds a
      coefficient or a rate that is recorded and not applied, a beta that is another,
      a bias correction off by one, weight decay on norms and biases, decay that
-     enters the moments. A step whose update moves nothing further than its bound is
-     no evidence.
+     enters the moments. A step whose update moves no weight further than its bound
+     is no evidence, unless the rate has fallen to 0: then moments must move.
 
 One case takes 72 steps of a small model from a seed of 64 bits, past three times its
 horizon: what goes wrong late shows there. Others go on, for a few steps, from

@@ -1,6 +1,7 @@
 package suite_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,5 +84,39 @@ func TestLateCasesTakeTheStepsAskedFor(t *testing.T) {
 		if want := 9; !strings.Contains(cs.Name, "1073741820") && !strings.HasSuffix(cs.Name, suite.Later{Step: cfg.Steps - want}.Suffix()) {
 			t.Errorf("%s ends after step %d", cs.Name, cfg.Steps)
 		}
+	}
+}
+
+// Past a horizon with a rate of 0 no weight moves, and that is evidence: moments do.
+func TestStepsPastTheHorizonAreJudged(t *testing.T) {
+	var r contracttest.Runner
+	o := contracttest.Options()
+	o.Steps = 24
+	cs, ok := formulas.Suite().Find(o, "nano adamw")
+	if !ok {
+		t.Fatal("no such case")
+	}
+	if c := cs.Runs[contract.Test].Config.Optimizer; c.MinLR != 0 || c.Horizon >= o.Steps {
+		t.Fatalf("the rate does not end: %+v", c)
+	}
+	r.Held(t, formulas.Suite(), []suite.Case{cs})
+	// A weight that goes on moving there is named, by a part of the rate before.
+	e, err := r.Evidence(t, cs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
+		for i, ev := range events {
+			if ev.Kind == trace.KindDigest && ev.What == trace.Weight && ev.Step == 22 && ev.Tensor == "model.norm.weight" {
+				data := slices.Clone(ev.Data)
+				data[3] -= 1e-6
+				events[i].Data = data
+			}
+		}
+		return events
+	})
+	if res := contracttest.Verdicts(formulas.Suite(), bad)["4"]; res.Verdict() != contract.Violated || res.Findings[0].Step != 22 {
+		t.Errorf("%s, %d findings", res.Verdict(), res.Total)
+		contracttest.Log(t, res)
 	}
 }
