@@ -12,7 +12,7 @@ import (
 )
 
 // ordered is clause 5: all ranks of a communicator issue the same sequence of
-// collectives.
+// collectives, those of the plan.
 func ordered(p *contract.Pass, r *evidence.Run) {
 	all := map[string]issued{} // by communicator
 	for rank := range r.Header.World {
@@ -44,6 +44,12 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 	}
 	for _, c := range slices.Sorted(maps.Keys(all)) {
 		all[c].compare(p, r, c)
+	}
+	for rank := range r.Header.World {
+		foreseen(p, r, rank)
+	}
+	for _, group := range []names.Axis{names.World, names.DP} {
+		r.Sizes(p, group)
 	}
 }
 

@@ -170,6 +170,9 @@ func (f *follower) gather(e trace.Event) {
 		if open {
 			f.report(e, "is gathered again: it was not released")
 		}
+		if w, ok := f.versions[version{e.Unit, e.Step - 1}]; ok && e.Count != w.Count {
+			f.report(e, "is gathered with %d elements: its shards have %d", e.Count, w.Count)
+		}
 		f.open[e.Unit] = false
 	case names.Use:
 		if !open {
