@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -168,7 +167,7 @@ func (o *Options) checkRuns(cs []*suite.Suite) error {
 func (o *Options) checkCases(c *suite.Suite) error {
 	all := o.Cases(c)
 	if len(all) == 0 && len(o.Plans) > 0 {
-		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
+		return errors.New(o.untaken(c, o.Plans))
 	}
 	for _, cs := range all {
 		for _, role := range cs.Roles() {
