@@ -33,10 +33,11 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 			}
 			all[c].add(p, c, e)
 		}
-		for step := -1; step < r.Steps; step++ {
-			if step >= 0 && step < r.First || step < 0 && r.First > 0 {
-				continue // what is loaded need not be broadcast
-			}
+		first := r.First
+		if first == 0 {
+			first = -1 // what is loaded need not be broadcast
+		}
+		for step := first; step < r.Steps; step++ {
 			for group, n := range least(r, rank, step) {
 				p.Count(n, found[place{step, group}])
 			}
