@@ -37,8 +37,13 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 		if first == 0 {
 			first = -1 // what is loaded need not be broadcast
 		}
+		before, during := least(r, rank, -1), least(r, rank, 0)
 		for step := first; step < r.Steps; step++ {
-			for group, n := range least(r, rank, step) {
+			due := during
+			if step < 0 {
+				due = before
+			}
+			for group, n := range due {
 				p.Count(n, found[place{step, group}])
 			}
 		}

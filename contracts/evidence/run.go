@@ -60,6 +60,7 @@ type Run struct {
 	steps map[stepOf][]int32
 
 	misfit, idle func() string // Misfit and Idle, once
+	held         func() map[string][]Holding
 }
 
 // stepOf is a step of a rank.
@@ -119,6 +120,7 @@ func New(h *trace.History) (*Run, error) {
 			r.owners[w] = rank
 		}
 	}
+	r.held = sync.OnceValue(r.holdings)
 	r.misfit, r.idle = sync.OnceValue(r.Misfit), sync.OnceValue(r.Idle)
 	r.readLayout()
 	r.index()
