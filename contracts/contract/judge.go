@@ -181,6 +181,9 @@ func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 		return nil, false
 	}
 	p.result.Doubts = append(p.result.Doubts, p.doubts[r]...)
+	for _, d := range h.Damage {
+		p.Doubt("%s run: %s", r, d)
+	}
 	if m := h.Missing(); len(m) > 0 {
 		p.Doubt("%s run: no history of ranks %s of %d", r, trace.Spans(m), h.Header.World)
 	}

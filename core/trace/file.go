@@ -82,7 +82,8 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Read reads what Write wrote; name is used in errors, which give the line.
+// Read reads what Write wrote; name is used in errors, which give the line. A line that
+// repeats an earlier one, of what happens once, is left out: History.Damage says so.
 func Read(r io.Reader, name string) (*Log, error) {
 	room := int64(math.MaxInt64)
 	return read(r, name, maxLine, &room)
@@ -93,7 +94,7 @@ func Read(r io.Reader, name string) (*Log, error) {
 func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
-	l, lines := &Log{}, newLines()
+	l, lines, twice := &Log{}, newLines(), newDoubled()
 	for n := 1; s.Scan(); n++ {
 		line := bytes.TrimSpace(s.Bytes())
 		if len(line) == 0 {
@@ -112,6 +113,9 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		if err := l.Header.Admits(&e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
+		if twice.is(&e, line, name, n) {
+			continue
+		}
 		// What an event refers to is no longer than its line; a slice that grows is
 		// there twice for a while.
 		if *room -= 2*eventBytes + int64(len(line)); *room < 0 {
@@ -119,6 +123,7 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		}
 		l.events = append(l.events, e)
 	}
+	l.damage = twice.String()
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

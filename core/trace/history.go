@@ -62,6 +62,7 @@ type Log struct {
 	mu     sync.Mutex
 	events []Event
 	stream *stream // nil without a file
+	damage string  // of the file that it was read from
 }
 
 // Record appends e with the log's rank.
@@ -92,6 +93,9 @@ type History struct {
 	Origins map[int]Origin
 	// Dir is the directory that Load found it in; empty where it was not read.
 	Dir string
+	// Damage says what shows that files were damaged after they were written, of each
+	// by name and line: nothing of the run is held by what is left.
+	Damage []string
 }
 
 // Merge joins the logs of one run. It refuses two logs of one rank, ranks
@@ -115,6 +119,9 @@ func Merge(logs []*Log) (*History, error) {
 			return nil, fmt.Errorf("two histories of rank %d", r)
 		}
 		h.Ranks[r], h.Origins[r] = l.Events(), l.Header.Origin()
+		if l.damage != "" {
+			h.Damage = append(h.Damage, l.damage)
+		}
 	}
 	return h, nil
 }
