@@ -142,7 +142,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (su
 		}
 	}
 	found = len(evidence) > 0 || len(doubts) > 0
-	sum, err = summarise(ctx, c.Contract, evidence, doubts, lines)
+	sum, err = summarise(ctx, shownOf(c, cases), evidence, doubts, lines)
 	return sum, found, err
 }
 

@@ -34,6 +34,10 @@ type Contract struct {
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.
 	Control func(spec.Config) spec.Config
+	// Again is the clause of the contract that compares a run with the same one again,
+	// empty where none does. A run of one rank that was recorded elsewhere, which has
+	// no other control, is judged by it beside a run that is made here.
+	Again string
 	// Elements says that a clause reads the elements of the control: one that was
 	// recorded without them does not do, where another can be made.
 	Elements bool
