@@ -18,7 +18,15 @@ func (o *Options) unfit(c *suite.Suite) string {
 	if o.Config == "" || len(o.Plans) > 0 {
 		return ""
 	}
-	for _, one := range o.Cases(c) {
+	all := o.Cases(c)
+	if len(all) == 0 {
+		on, err := o.Base(o.Config)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("none of its plans promises the bits of one worker on %s, which has %d groups of data and %d of tensors: name a plan", o.Config, on.Model.Groups.Data, on.Model.Groups.Tensor)
+	}
+	for _, one := range all {
 		for _, role := range one.Roles() {
 			if cfg := one.Runs[role].Config; cfg != nil {
 				run := *cfg
