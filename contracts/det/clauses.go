@@ -72,6 +72,9 @@ func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.
 		if owed(x) {
 			p.Saw(1)
 		}
+		if x.Kind == trace.KindDigest {
+			evidence.Lost(p, x.Step, x.What, x)
+		}
 		at := p.At(rank, x.Step).Of(x.Tensor).In(b.Moment(x)).By(contract.Again).Against(contract.Test)
 		switch {
 		case !alignable(x, y):
