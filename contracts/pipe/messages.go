@@ -123,8 +123,8 @@ type carried struct {
 }
 
 // carriers holds the operations between stages against the messages that they carry:
-// to and from the same stage, as many elements. An operation without a message, or,
-// of a step of which all is told, a message without an operation, is none of these.
+// to and from the same stage, as many elements. In a step of which all is told, no
+// operation is without a message and no message without an operation.
 func carriers(p *contract.Pass, r *evidence.Run, ranks []int, rank int) {
 	due, extra := map[carried]int{}, map[carried]trace.Event{}
 	for e := range r.Events(rank, trace.KindMessage) {
@@ -147,7 +147,7 @@ func carriers(p *contract.Pass, r *evidence.Run, ranks []int, rank int) {
 	for _, k := range slices.SortedFunc(maps.Keys(due), carried.compare) {
 		at := p.At(rank, k.step).In(k.moment())
 		switch {
-		case due[k] < 0:
+		case due[k] < 0 && r.Told(rank, k.step, trace.KindMessage):
 			at.Report(extra[k].Count, nil, "rank %d carried %s of %d elements to or from rank %d by %s %d times more than it has messages", rank, k.action, k.count, k.peer, k.op, -due[k])
 		case due[k] > 0 && r.Told(rank, k.step, trace.KindComm):
 			at.Report(nil, k.count, "rank %d has %d messages more (%s of %d elements, rank %d) than operations that carry them", rank, due[k], k.action, k.count, k.peer)
