@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -64,6 +65,40 @@ func TestOneRankIsJudgedBesideItself(t *testing.T) {
 	}
 	if len(seen) < 10 {
 		t.Errorf("%d kinds of numbers: %v", len(seen), seen)
+	}
+}
+
+// TestWhatARunDidNotRecordIsLeftOut: a run without elements gives the formulas nothing
+// to judge. All other contracts' verdict stands; asked for the formulas alone, there
+// is none, for that reason.
+func TestWhatARunDidNotRecordIsLeftOut(t *testing.T) {
+	cfg := on(t, "nano", "dp=1", false)
+	cfg.Steps, cfg.Evidence = 1, spec.Evidence{Digests: true, Workers: true}
+	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := out.History.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	const why = "the run recorded no elements"
+	r := judged(t, All(), dir)
+	for _, c := range r.Contracts {
+		if c.ID == "C-MODEL-001" {
+			t.Errorf("C-MODEL-001 is %s", c.Verdict)
+		}
+	}
+	if r.Verdict != contract.Held || !has(r.Notes, why) {
+		t.Errorf("%s; notes %q", r.Verdict, r.Notes)
+	}
+	c, err := Find("C-MODEL-001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = judged(t, []*suite.Suite{c}, dir)
+	if r.Verdict != contract.Inconclusive || !has(r.Contracts[0].Clauses[0].Doubts, why) {
+		t.Errorf("alone: %s: %q", r.Verdict, r.Contracts[0].Clauses[0].Doubts)
 	}
 }
 

@@ -255,11 +255,21 @@ func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
 	}
 	var out []*recordedCase
 	for _, r := range j.all {
-		if about(r) {
+		if lacks := lacking(c, r); about(r) && lacks != "" && !only {
+			j.note("%s: %s: %s", c.ID, r.dir(), lacks)
+		} else if about(r) {
 			out = append(out, &recordedCase{name: named(r), runs: map[contract.Role]*recorded{contract.Test: r}, serves: j.serves(r)})
 		}
 	}
 	return out
+}
+
+// lacking says what c would need of a training run that this one did not record.
+func lacking(c *suite.Suite, r *recorded) string {
+	if c.Lacks == nil || r.config == nil {
+		return ""
+	}
+	return c.Lacks(r.history)
 }
 
 // named is what an untagged run is called: by where it was found.

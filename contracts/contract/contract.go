@@ -30,6 +30,10 @@ type Contract struct {
 	// Judges reports whether the contract is about a plan; nil is every plan. A
 	// contract that is not is left out where several are asked for.
 	Judges func(plan.Plan) bool
+	// Lacks says what a run did not record without which the contract has nothing to
+	// judge; empty where it has. A recorded run that lacks it is left out where several
+	// contracts are asked for. nil is nothing.
+	Lacks func(*trace.History) string
 	// Control is what a run of a configuration is judged against where no case
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.

@@ -18,6 +18,7 @@ func Contract() *contract.Contract {
 		Statement: "Initial weights, loss, every gradient, norm, clipping, learning rate and update are those of the model's and the optimizer's formulas, evaluated a second time by code that shares nothing with training.",
 		Doc:       doc,
 		Judges:    func(p plan.Plan) bool { return p.World() == 1 },
+		Lacks:     lacks,
 		Clauses: []*contract.Clause{
 			c("1", "The initial weights are the generator's, bit for bit: every parameter of the model, and no other.",
 				"digest (weight) with elements, before the first step", contract.Exact, contract.Initial, "", (*subject).initial),

@@ -26,6 +26,9 @@ func with(check func(*subject)) func(*contract.Pass) {
 			p.Doubt("a run of %d ranks: the formulas are held against runs of one rank, whose bits the other contracts ask of every plan", n)
 			return
 		}
+		if why := lacks(p.Histories[contract.Test]); why != "" {
+			p.Doubt("%s", why)
+		}
 		s := &subject{Pass: p, run: r, shape: shapeOf(r.Config), optimizer: optimizerOf(r)}
 		if err := s.shape.Check(); err != nil {
 			p.Doubt("%v", err)
@@ -34,6 +37,16 @@ func with(check func(*subject)) func(*contract.Pass) {
 		s.params = s.shape.Params()
 		check(s)
 	})
+}
+
+// lacks says that a run recorded no elements; empty where it did.
+func lacks(h *trace.History) string {
+	for e := range h.All {
+		if e.Kind == trace.KindDigest && e.Data != nil {
+			return ""
+		}
+	}
+	return "the run recorded no elements, which take much room: the formulas are held against runs that verify makes"
 }
 
 // shapeOf is the configured model, field by field.
