@@ -29,6 +29,9 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 	if t == nil || t.config == nil {
 		return []*recordedCase{rc}, nil
 	}
+	if rc.alone {
+		return j.again(ctx, c, []*recordedCase{rc}, t)
+	}
 	want, of := suite.Run{}, ""
 	if cs, ok := j.caseOf(c, t); ok && t.contract == c.ID {
 		run, needed := cs.Runs[contract.Control]
@@ -55,7 +58,7 @@ func (j *judgement) complete(ctx context.Context, c *suite.Suite, rc *recordedCa
 	if err != nil || t.contract == c.ID {
 		return compared, err
 	}
-	return j.repeated(c, compared, t), nil
+	return j.again(ctx, c, j.repeated(c, compared, t), t)
 }
 
 // controls is a case beside its control: the one that is made here, and every

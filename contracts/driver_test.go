@@ -250,6 +250,45 @@ func TestSelfTestHoldsAndLeavesTheCasesAlone(t *testing.T) {
 	}
 }
 
+// A clause that looks at the first steps alone catches a fault that is there from the
+// first step on, and the self-test says what it does not see.
+func TestSelfTestSeesAClauseThatForgetsLaterSteps(t *testing.T) {
+	toy := &toy{}
+	always := func(r int, e *trace.Event) bool { e.Bits += uint32(r); return true }
+	for _, forgets := range []bool{false, true} {
+		c := toy.contract()
+		c.Clauses, c.Mutants = c.Clauses[:1], c.Mutants[:1]
+		c.Mutants[0].Break, c.Mutants[0].At.Step = breaking(toy.record(2, 2, always)), 0
+		if whole := c.Clauses[0].Check; forgets {
+			c.Clauses[0].Check = func(p *contract.Pass) {
+				h := graft(p.Histories[contract.Test], toyHistory(t, toy), 1)
+				p.Histories = map[contract.Role]*trace.History{contract.Test: h}
+				whole(p)
+			}
+		}
+		r, err := SelfTest(t.Context(), []*suite.Suite{c}, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl := &r.Contracts[0].Clauses[0]
+		if m := cl.Mutants[0]; m.Outcome != report.Caught || m.Late == nil || (*m.Late == 1) == forgets {
+			t.Errorf("forgets %v: the mutant is %s, late %v", forgets, m.Outcome, m.Late)
+		}
+		if want := map[bool]contract.Verdict{false: contract.Held, true: contract.Violated}[forgets]; cl.Verdict != want {
+			t.Errorf("forgets %v: the clause is %s: %v", forgets, cl.Verdict, cl.Findings)
+		}
+	}
+}
+
+// toyHistory is that of an unbroken toy.
+func toyHistory(t *testing.T, toy *toy) *trace.History {
+	h, err := toy.record(2, 2, nil).Do(t.Context(), suite.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func TestSelfTestNeedsAnUnbrokenRunThatHolds(t *testing.T) {
 	toy := &toy{}
 	r, err := SelfTest(t.Context(), []*suite.Suite{withTest(toy.contract(), toy.record(2, 2, wrong(1)))}, options())

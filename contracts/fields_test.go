@@ -31,10 +31,27 @@ type editing struct {
 	edit  func(e *trace.Event)
 }
 
-// reasons say why no clause reads a field of the events whose sort begins so; open is
-// what a sentence speaks of and no clause reads yet.
-func reasons() [][3]string {
-	return [][3]string{
+// reasons say why no clause reads a field of the events whose sort begins so. Those
+// of a plan without replicas come first.
+func reasons(plan string) [][3]string {
+	var out [][3]string
+	if !strings.Contains(plan, "dp=") {
+		const alone = "C-DDP-001 speaks of it, of plans with replicas: here a group has one rank, and nothing to move"
+		out = [][3]string{
+			{"comm all-reduce dp", "", alone},
+			{"comm all-reduce-int dp", "", alone},
+			{"comm broadcast dp", "", alone},
+			{"comm all-gather-bytes dp", "", alone},
+			{"leaf", "", alone},
+			{"issue", "", alone},
+			{"comm all-reduce-int world norm", "", "C-DDP-001.5 speaks of it, of plans with replicas; C-NORM-001.1 holds what comes of it against the control"},
+			{"changed", "", "C-DDP-001.6 speaks of it, of plans with replicas, and C-DET-001.1 of repeated runs; the weights that were changed are compared"},
+		}
+	}
+	return append(out, [][3]string{
+		{"gather", "micro", "C-ZERO-001.4 speaks of the order of gather, use and release, whatever micro-batch they are for"},
+		{"comm send pp", "overlap", "what stages hand on may go beside the computation or not"},
+		{"comm recv pp", "overlap", "what stages hand on may go beside the computation or not"},
 		{"memory", "", "C-ZERO-001.5 and C-PIPE-001.5 speak of memory, of plans that shard or have stages"},
 		{"phase", "", "C-TP-001.7, C-PIPE-001.5 and C-ZERO-001.4 speak of passes, of plans that cut the model"},
 		{"scalar", "once", "marks the copy that makes the fingerprint, which C-DET-001 reads"},
@@ -44,14 +61,13 @@ func reasons() [][3]string {
 		{"span", "what", "two buffers must not share memory, whichever they are"},
 		{"span", "count", "an address says where a buffer ends"},
 		{"issue", "unit", "C-DDP-001.3 speaks of how many blocks are reduced meanwhile, not of which"},
-		{"comm split", "", "no sentence speaks of how communicators are made"},
+		{"comm split", "", "no sentence speaks of how communicators are made; that all ranks do it alike C-DDP-001.5 sees"},
 		{"comm all-gather-bytes", "", "the agreement of replicas is read where it fails: diff"},
-		{"comm", "", "open: C-DDP-001.5 compares operation, unit and size between ranks, not with the plan"},
-	}
+	}...)
 }
 
-func why(t *testing.T, sort, field string) string {
-	for _, r := range reasons() {
+func why(t *testing.T, plan, sort, field string) string {
+	for _, r := range reasons(plan) {
 		if strings.HasPrefix(sort, r[0]) && (r[1] == "" || r[1] == field) {
 			return r[2]
 		}
@@ -78,10 +94,11 @@ func editings() []editing {
 		}},
 		{"unit", func(e *trace.Event) bool { return e.Unit != "" }, func(e *trace.Event) { e.Unit = another(e.Unit, "block.0", "block.1", "final") }},
 		{"op", func(e *trace.Event) bool { return e.Op != "" }, func(e *trace.Event) {
-			e.Op = another(e.Op, names.OpAllReduce, names.OpBroadcast, names.OpAllGather)
-			if e.Kind == trace.KindMessage {
+			if e.Op == names.OpSend || e.Op == names.OpRecv {
 				e.Op = another(e.Op, names.OpSend, names.OpRecv)
+				return
 			}
+			e.Op = another(e.Op, names.OpAllReduce, names.OpBroadcast, names.OpAllGather)
 		}},
 		{"group", func(e *trace.Event) bool { return e.Group != "" }, func(e *trace.Event) {
 			e.Group = names.Axis(another(string(e.Group), string(names.DP), string(names.TP), string(names.PP)))
@@ -198,7 +215,7 @@ func TestFieldsThatNoClauseReads(t *testing.T) {
 		t.Skip("the fields are no matter of races")
 	}
 	var rows []string
-	for _, f := range []family{{plan: "dp=2"}} {
+	for _, f := range []family{{plan: "dp=2"}, {plan: "dp=2,tp=2"}, {plan: "pp=2"}, {plan: "dp=2,zero=3"}} {
 		t.Run(f.plan, func(t *testing.T) { rows = append(rows, f.unread(t)...) })
 	}
 	got := strings.Join(rows, "\n") + "\n"
@@ -219,7 +236,7 @@ func TestFieldsThatNoClauseReads(t *testing.T) {
 
 func (f family) unread(t *testing.T) (rows []string) {
 	cfg := on(t, "nano", f.plan, false)
-	cfg.Model.SeqLen, cfg.Steps, cfg.Model.Layers = 2, 1, 1
+	cfg.Model.SeqLen, cfg.Steps, cfg.Model.Layers = 2, 1, max(1, cfg.Plan.PP)
 	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Taps: cfg.Plan.TP > 1, KeepGoing: true}
 	train := func(c spec.Config) *trace.History {
 		out, err := launch.Local(t.Context(), c, data.Default(), launch.Parts{Backend: good})
@@ -253,7 +270,7 @@ func (f family) unread(t *testing.T) (rows []string) {
 			{
 				other, ok := edited(h, sort, x)
 				if ok && w.notices(t, other) == "" {
-					rows = append(rows, fmt.Sprintf("%-6s %-38s %-8s %s", f.plan, sort, x.field, why(t, sort, x.field)))
+					rows = append(rows, fmt.Sprintf("%-11s %-38s %-8s %s", f.plan, sort, x.field, why(t, f.plan, sort, x.field)))
 				}
 			}
 		}

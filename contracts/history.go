@@ -142,7 +142,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (su
 		}
 	}
 	found = len(evidence) > 0 || len(doubts) > 0
-	sum, err = summarise(ctx, c.Contract, evidence, doubts, lines)
+	sum, err = summarise(ctx, shownOf(c, cases), evidence, doubts, lines)
 	return sum, found, err
 }
 
@@ -186,6 +186,23 @@ func (j *judgement) describe(t *recorded) {
 		j.env.Text, j.env.TextHash = t.config.Text, t.config.TextHash
 	}
 	slices.Sort(j.env.Plans)
+	if t.config != nil && t.config.Plan.Dims().DP == 1 {
+		j.lost(t)
+	}
+}
+
+// lost notes values that are not finite of a run without replicas. The clause that
+// speaks of them is about replicas; what others make of them proves little.
+func (j *judgement) lost(t *recorded) {
+	var first *trace.Event
+	for e := range t.history.All {
+		if bad := e.Kind == trace.KindScalar && e.What == trace.Loss && e.Value-e.Value != 0 || e.Digest != nil && e.Digest.NonFinite > 0; bad && (first == nil || e.Step < first.Step) {
+			first = &e
+		}
+	}
+	if first != nil {
+		j.note("%s: values that are not finite from step %d on, first in the %s on rank %d; C-DDP-001.7 speaks of them, of plans with replicas", t.dir(), first.Step, strings.TrimSpace(first.What+" "+first.Tensor), first.Rank)
+	}
 }
 
 // absent says which of the ranks that must be there left no history.

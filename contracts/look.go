@@ -37,7 +37,8 @@ func (j *Judged) with(v contract.Verdict) []contract.Result {
 
 // JudgeRun trains cfg on o's text, of parts that change changes (nil for as they
 // are), and judges it by all contracts that are about its plan, each beside the
-// control that it wants, which nothing changes. The error is of the controls.
+// control that it wants, which nothing changes; a run of one rank, which has no other
+// control, also beside itself. The error is of the controls.
 func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), o Options) (*Judged, error) {
 	if err := o.Check(nil); err != nil {
 		return nil, err
@@ -54,6 +55,13 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
 		}
 	}
+	second := map[*suite.Suite]*suite.Trial{}
+	for _, x := range b.judges {
+		if cfg.Plan.World() == 1 && reads(x, x.Again) {
+			second[x] = e.Plan(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Again: suite.Train(cfg, o.Options)}})
+			controls = append(controls, second[x])
+		}
+	}
 	if err := e.Run(ctx, append(trials, controls...)...); err != nil {
 		return nil, err
 	}
@@ -62,11 +70,19 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 	}
 	out := &Judged{History: test.History(contract.Test), Err: test.Err(contract.Test)}
 	for _, x := range b.judges {
-		p, ok := pairs[x]
-		if !ok {
+		var seen contract.Evidence
+		of := x.Contract
+		if p, ok := pairs[x]; ok {
+			seen = p.evidence(o.Oracle)
+		} else if again := second[x]; again != nil {
+			of, seen = part(x, []string{x.Again}).Contract, test.Evidence(o.Oracle)
+			if h := again.History(contract.Again); h != nil {
+				seen.Histories[contract.Again] = h
+			}
+		} else {
 			continue
 		}
-		results, err := judge(ctx, x.Contract, []contract.Evidence{p.evidence(o.Oracle)})
+		results, err := judge(ctx, of, []contract.Evidence{seen})
 		if err != nil {
 			return nil, err
 		}

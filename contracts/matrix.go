@@ -15,7 +15,8 @@ var matrix string
 // matrixHead begins the matrix.
 const matrixHead = `# Fault x clause: the clauses of all contracts that each mutant violates, by
 # verify --self-test on the default text. The clause with * is the one that must
-# name it.
+# name it; with *7 it also does where the mutant begins in step 7 alone, which is the
+# run's last step or else its second, and with *- the run has one step.
 `
 
 // Matrix writes which clauses see each mutant of a self-test's report: one line
@@ -25,7 +26,7 @@ func Matrix(r *report.Report) string {
 	for _, c := range r.Contracts {
 		for _, cl := range c.Clauses {
 			for _, m := range cl.Mutants {
-				line := fmt.Sprintf("%s/%s:%s", c.ID, m.ID, clauses(m.Seen, cl.ID))
+				line := fmt.Sprintf("%s/%s:%s", c.ID, m.ID, clauses(m.Seen, cl.ID, m.Late))
 				if m.Outcome != report.Caught {
 					line += fmt.Sprintf(" (%s)", m.Outcome)
 				}
@@ -39,7 +40,7 @@ func Matrix(r *report.Report) string {
 
 // clauses writes clauses, with the numbers of one contract's behind its ID, each
 // with a blank before.
-func clauses(seen []string, named string) string {
+func clauses(seen []string, named string, late *int) string {
 	var b strings.Builder
 	last := ""
 	for _, id := range seen {
@@ -51,6 +52,12 @@ func clauses(seen []string, named string) string {
 		b.WriteString(" " + id)
 		if contractID+"."+n == named {
 			b.WriteString("*")
+			switch {
+			case late == nil:
+				b.WriteString("-")
+			case *late > 0:
+				fmt.Fprint(&b, *late)
+			}
 		}
 	}
 	return b.String()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/report"
@@ -48,10 +47,6 @@ type Options struct {
 	// ExpectRanks is the number of ranks that JudgeHistories must find; 0 is
 	// what the histories themselves say.
 	ExpectRanks int
-	// Memory is how many bytes runs may use, all that go on at a time and all of their
-	// ranks together; a run that alone needs more ends before it begins. 0 runs
-	// everything.
-	Memory int64
 	// Environment opens the report; the drivers fill in plans and text.
 	Environment report.Environment
 	// Faults says what a self-test runs: IDs of faults, FaultsAll for all, also the
@@ -180,7 +175,7 @@ func (o *Options) checkRuns(cs []*suite.Suite) error {
 func (o *Options) checkCases(c *suite.Suite) error {
 	all := o.Cases(c)
 	if len(all) == 0 && len(o.Plans) > 0 {
-		return fmt.Errorf("%s: no default case takes the plans %s together; name a configuration", c.ID, strings.Join(o.Plans, " and "))
+		return errors.New(o.untaken(c, o.Plans))
 	}
 	for _, cs := range all {
 		for _, role := range cs.Roles() {

@@ -69,8 +69,8 @@ func TestWhatIsAskedForIsJudged(t *testing.T) {
 		{"C-COMM-001", func(o *Options) { o.Text = data.Text{Name: "book.txt", Bytes: data.Default().Bytes} }, "C-COMM-001: has no case that depends on data=book.txt", "COMM KERN"},
 		{"C-COMM-001,C-KERN-001,C-MODEL-001", func(o *Options) { o.Seed = 7 }, "", ""},
 		{"C-MODEL-001", func(o *Options) { o.Plans = []string{"dp=1"} }, "C-MODEL-001: has no case that depends on plan=dp=1", "DDP ZERO TP PIPE MODEL COMM KERN ORDER"},
-		{"C-DET-001", func(o *Options) { o.Plans = []string{"dp=3"} }, "C-DET-001: no case takes the plans dp=3", "ZERO TP PIPE NORM MODEL CKPT DET COMM KERN ORDER"},
-		{"C-CKPT-001", func(o *Options) { o.Plans, o.Config = []string{"dp=8"}, "odd" }, "C-CKPT-001: no case takes the plans dp=8", "ZERO TP PIPE NORM MODEL CKPT DET COMM KERN"},
+		{"C-DET-001", func(o *Options) { o.Plans = []string{"dp=3"} }, "C-DET-001: no case takes the plans dp=3: dp=3 does not promise the bits of one worker on nano", "ZERO TP PIPE NORM MODEL CKPT DET COMM KERN ORDER"},
+		{"C-CKPT-001", func(o *Options) { o.Plans, o.Config = []string{"dp=8"}, "odd" }, "C-CKPT-001: no case takes the plans dp=8: dp=8 does not promise the bits of one worker on odd", "ZERO TP PIPE NORM MODEL CKPT DET COMM KERN"},
 		{"C-DET-001", func(o *Options) { o.Plans = []string{"dp=4", "tp=2"} }, "", "ZERO MODEL PIPE COMM KERN ORDER"},
 		{"C-TP-001", func(o *Options) { o.Plans = []string{"dp=4", "tp=2"} }, "C-TP-001: no case takes the plans dp=4", "ZERO MODEL PIPE COMM KERN ORDER"},
 		{"C-DDP-001", func(o *Options) { o.Plans = []string{"dp=2"} }, "", "ZERO TP PIPE MODEL COMM KERN ORDER"},
@@ -138,7 +138,7 @@ func TestPartlyTakenPlansAreNoted(t *testing.T) {
 	o := options()
 	o.Plans, o.Config = []string{"dp=4", "dp=3"}, "nano"
 	out, notes, _ := o.concerned(All())
-	if want := "C-DET-001: no case takes the plans dp=3"; !slices.Contains(suites(out), "C-DET-001") || !slices.Contains(notes, want) {
+	if want := "C-DET-001: no case takes the plans dp=3: dp=3 does not promise the bits of one worker on nano"; !slices.Contains(suites(out), "C-DET-001") || !strings.Contains(strings.Join(notes, "; "), want) {
 		t.Errorf("%v, notes %q, want %q", suites(out), notes, want)
 	}
 	c, err := Find("C-DET-001")

@@ -62,6 +62,7 @@ type recordedCase struct {
 	clauses []string
 	doubts  map[contract.Role][]string // of what the runs prove
 	serves  bool                       // the test run is also what another run's control must be
+	alone   bool                       // the test run is judged beside itself
 }
 
 // beside is the case with another run in a role, and why that may prove little.
@@ -243,7 +244,7 @@ func recordedAs(r suite.Run, as *recorded) bool {
 func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
 	training, whole := kind(c)
 	if training && !whole && !only {
-		return nil // its clauses need runs that only its own cases make
+		return j.alone(c) // its other clauses need runs that only its own cases make
 	}
 	fits := func(r *recorded) bool { return r.untagged(training) || r.stray(j, training) }
 	about := func(r *recorded) bool {
@@ -253,13 +254,28 @@ func (j *judgement) foreign(c *suite.Suite, only bool) []*recordedCase {
 		about = fits
 	}
 	var out []*recordedCase
-	for i, r := range j.all {
-		if about(r) {
-			name := fmt.Sprintf("history %d (%s %s)", i, r.history.Header.Model, r.history.Header.Plan)
-			out = append(out, &recordedCase{name: strings.TrimRight(name, " "), runs: map[contract.Role]*recorded{contract.Test: r}, serves: j.serves(r)})
+	for _, r := range j.all {
+		if lacks := lacking(c, r); about(r) && lacks != "" && !only {
+			j.note("%s: %s: %s", c.ID, r.dir(), lacks)
+		} else if about(r) {
+			out = append(out, &recordedCase{name: named(r), runs: map[contract.Role]*recorded{contract.Test: r}, serves: j.serves(r)})
 		}
 	}
 	return out
+}
+
+// lacking says what c would need of a training run that this one did not record.
+func lacking(c *suite.Suite, r *recorded) string {
+	if c.Lacks == nil || r.config == nil {
+		return ""
+	}
+	return c.Lacks(r.history)
+}
+
+// named is what an untagged run is called: by where it was found.
+func named(r *recorded) string {
+	s := fmt.Sprintf("%s (%s %s", r.dir(), r.history.Header.Model, r.history.Header.Plan)
+	return strings.TrimRight(s, " ") + ")"
 }
 
 // stray reports whether a run says to be of a contract that nobody knows: it is

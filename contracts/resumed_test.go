@@ -91,7 +91,7 @@ func TestResumedRunsAreJudgedFromWhereTheyGoOn(t *testing.T) {
 // TestOneClauseSpeaksOfNaN: a run whose weights become NaN violates the clause that
 // says so and no other, however it was cut; no clause that compares is held by it.
 func TestOneClauseSpeaksOfNaN(t *testing.T) {
-	for _, plan := range []string{"dp=2", "dp=2,zero=3", "dp=2,tp=2,pp=2", "tp=2", "pp=2"} {
+	for _, plan := range []string{"dp=2", "dp=2,zero=3", "dp=2,tp=2,pp=2", "tp=2", "pp=2", "dp=1"} {
 		cfg := on(t, "nano", plan, false)
 		cfg.Model.SeqLen, cfg.Steps, cfg.Optimizer.LR, cfg.Optimizer.Clip, cfg.Optimizer.Warmup = 3, 4, 1e6, 0, 0
 		cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
@@ -120,6 +120,9 @@ func TestOneClauseSpeaksOfNaN(t *testing.T) {
 		}
 		if replicas := cfg.Plan.DP > 1; !lost || r.Verdict == contract.Held || (bad == 1) != replicas {
 			t.Errorf("%s: %s, %d clauses violated; some gradient is not finite: %v", plan, r.Verdict, bad, lost)
+		}
+		if noted := has(r.Notes, dir+": values that are not finite from step "); noted == (cfg.Plan.DP > 1) {
+			t.Errorf("%s: notes %q", plan, r.Notes)
 		}
 	}
 }

@@ -118,9 +118,9 @@ func (o *Options) selects(c *suite.Suite) (s selection) {
 		case len(o.mine(c)) == 0:
 			return selection{whole: fmt.Sprintf("%s: is not about the plans %s", c.ID, strings.Join(o.Plans, " and "))}
 		case len(taken) == 0:
-			return selection{whole: fmt.Sprintf("%s: no case takes the plans %s together; name a configuration that they fit, if there is one", c.ID, strings.Join(about.Plans, " and "))}
+			return selection{whole: o.untaken(c, about.Plans)}
 		case len(left) > 0:
-			s.part = fmt.Sprintf("%s: no case takes the plans %s", c.ID, strings.Join(left, " and "))
+			s.part = o.untaken(c, left)
 		}
 	}
 	if o.Case != "" && len(o.Cases(c)) == 0 {

@@ -73,6 +73,7 @@ type selfTest struct {
 	beside *beside
 	engine *suite.Engine
 	apart  []Fault // that need one process, where there are several
+	every  bool    // all other mutants of every contract are run
 
 	mu   sync.Mutex
 	errs []error // why nothing can be said of some faults
@@ -122,6 +123,7 @@ func (s *selfTest) groups(ctx context.Context) ([]*group, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.every = asked.all
 	var out []*group
 	for _, c := range s.cs {
 		g := &group{Contract: c.Contract}
@@ -213,6 +215,9 @@ func (s *selfTest) try(ctx context.Context, g *group, a *attempt) (report.Mutant
 		return m, err
 	}
 	m.Seen = sight.seen()
+	if m.Late, err = s.beside.late(ctx, a); err != nil {
+		return m, err
+	}
 	m.Outcome, m.Detail = s.outcome(g, a, sight)
 	return m, s.unable(a, m.Outcome)
 }
@@ -285,6 +290,13 @@ func (s *selfTest) summary(g *group) report.Contract {
 				continue // its faults were not asked for, or are named as left out
 			}
 			sum.Verdict = contract.Inconclusive
+		}
+		if s.every && !s.leaves(cl.ID) && stale(cl, sum.Mutants) {
+			sum.Verdict = contract.Violated
+			sum.Found++
+			sum.Findings = append(sum.Findings, contract.Finding{Rank: -1, Step: -1, Index: -1,
+				Message:   "none of its mutants is named where it begins after the first step: the clause does not look at later ones",
+				Reproduce: "verify --self-test --contract " + g.ID + s.o.flags()})
 		}
 		out.Clauses = append(out.Clauses, sum)
 	}

@@ -16,11 +16,12 @@ func (o *Options) unheeded(c *suite.Suite, trials []*suite.Trial) []string {
 	}
 	var others []string
 	for _, t := range trials {
-		switch cfg := t.Runs[contract.Test].Config; {
+		run := t.Runs[contract.Test]
+		switch cfg := run.Config; {
 		case cfg == nil:
 			others = append(others, fmt.Sprintf("%q takes none of its own", t.Name))
-		case cfg.Steps != o.Steps:
-			others = append(others, fmt.Sprintf("%q takes %d", t.Name, cfg.Steps))
+		case cfg.Steps-run.First != o.Steps:
+			others = append(others, fmt.Sprintf("%q takes %d", t.Name, cfg.Steps-run.First))
 		}
 	}
 	switch {

@@ -27,8 +27,9 @@ func TestStepsAreHeededOrNoted(t *testing.T) {
 			}
 			notes := strings.Join(o.unheeded(c, trials), "\n")
 			for _, trial := range trials {
-				cfg := trial.Runs[contract.Test].Config
-				heeded := cfg != nil && cfg.Steps == steps
+				run := trial.Runs[contract.Test]
+				cfg := run.Config
+				heeded := cfg != nil && cfg.Steps-run.First == steps
 				if named := strings.Contains(notes, fmt.Sprintf("%q takes ", trial.Name)); named == heeded {
 					t.Errorf("steps=%d: %s, case %s: heeded %v, noted %v", steps, c.ID, trial.Name, heeded, named)
 				}

@@ -42,7 +42,7 @@ func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report
 			trials[c] = append(trials[c], e.Plan(c.ID, one))
 		}
 		all = append(all, trials[c]...)
-		notes = append(notes, o.unheeded(c, trials[c])...)
+		notes = append(append(notes, o.unheeded(c, trials[c])...), o.less(c)...)
 	}
 	errs := []error{e.Run(ctx, all...)}
 	if errs[0] != nil {
@@ -119,7 +119,7 @@ func (o *Options) judge(ctx context.Context, c *suite.Suite, trials []*suite.Tri
 	return summarise(ctx, o.shown(c), evidence, failures, lines)
 }
 
-// summarise judges one contract. doubts apply to all its clauses; lines are the
+// summarise judges one contract. doubts apply to all its clauses, before their own; lines are the
 // commands that reproduce a case, for findings that name none.
 func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Evidence, doubts []string, lines map[string]string) (report.Contract, error) {
 	results, err := judge(ctx, c, evidence)
@@ -127,7 +127,8 @@ func summarise(ctx context.Context, c *contract.Contract, evidence []contract.Ev
 		return report.Contract{}, err
 	}
 	for i := range results {
-		results[i].Doubts = append(results[i].Doubts, doubts...)
+		// That a run failed comes before what it lacks for that.
+		results[i].Doubts = slices.Concat(doubts, results[i].Doubts)
 		for j := range results[i].Findings {
 			f := &results[i].Findings[j]
 			if f.Reproduce == "" {

@@ -27,7 +27,7 @@ func (o *options) checkAgents(c spec.Config) error {
 // team starts the agents of a run.
 func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck train.Checkpoints) (*procs.Team, error) {
 	n := o.agents(c)
-	identity, err := identity(c, ck)
+	identity, err := o.identity(c, ck)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck tr
 }
 
 // identity is what the agents of a run must agree on with its driver.
-func identity(c spec.Config, ck train.Checkpoints) (string, error) {
+func (o *options) identity(c spec.Config, ck train.Checkpoints) (string, error) {
 	from := ""
 	if ck.Resume != nil {
 		from = ck.Resume.Dir
 	}
-	return procs.Identity(c, from, ck.Dir, ck.Every)
+	return procs.Identity(c, from, ck.Dir, ck.Every, o.history)
 }
 
 // apart trains with the agents of a team.
@@ -58,7 +58,8 @@ func (o *options) apart(team *procs.Team) trainer {
 	}
 }
 
-// serve is the work of an agent.
+// serve is the work of an agent, which writes the history of its ranks itself, as it
+// does their part of a checkpoint.
 func (o *options) serve(ctx context.Context, seat procs.Server, c spec.Config, text data.Text, parts launch.Parts) (int, error) {
 	ck, err := o.checkpoints(ctx, c, io.Discard) // the driver has said what is to be said
 	if err != nil {
@@ -67,7 +68,7 @@ func (o *options) serve(ctx context.Context, seat procs.Server, c spec.Config, t
 	if ck.Resume != nil {
 		defer ck.Resume.Close()
 	}
-	identity, err := identity(c, ck)
+	identity, err := o.identity(c, ck)
 	if err != nil {
 		return cli.CannotRun, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // lastLine is the last line of an output.
@@ -53,5 +55,25 @@ func TestSaveAndResumeUnderAnotherPlan(t *testing.T) {
 	}
 	if code, _, errs := call(ctx, "--resume", dir); code != cli.Usage || !strings.Contains(errs, "truncated") || !strings.Contains(errs, damaged) {
 		t.Errorf("damaged: exit code %d, %q", code, errs)
+	}
+}
+
+// A run that is interrupted says where its history is, which can be read.
+func TestInterruptedHistoriesAreNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "h")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, errs := canceller{at: "step 3/", cancel: cancel}, bytes.Buffer{}
+	code := run(ctx, []string{"--plan", "dp=2", "--steps", "5000", "--history", dir}, &out, &errs)
+	if code != cli.CannotRun || !strings.Contains(errs.String(), "train: the history up to there is in "+dir+"\n") || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("exit %d, stderr %q", code, errs.String())
+	}
+	h, err := trace.Load(dir)
+	if err != nil || len(h[0].Ranks) != 2 || h[0].CutOff() == "" {
+		t.Errorf("%v, cut off %q", err, h[0].CutOff())
+	}
+	last := h[0].Ranks[0]
+	if n := last[len(last)-1].Step; n < 2 || n > 1000 {
+		t.Errorf("it ends with step %d", n)
 	}
 }

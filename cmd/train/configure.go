@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -13,7 +14,7 @@ import (
 )
 
 // configure is the preset with the given flags over it.
-func (o *options) configure(flags *pflag.FlagSet) (spec.Config, data.Text, error) {
+func (o *options) configure(ctx context.Context, flags *pflag.FlagSet) (spec.Config, data.Text, error) {
 	fail := func(err error) (spec.Config, data.Text, error) {
 		return spec.Config{}, data.Text{}, cli.AsUsage(err)
 	}
@@ -21,9 +22,9 @@ func (o *options) configure(flags *pflag.FlagSet) (spec.Config, data.Text, error
 	if err != nil {
 		return fail(err)
 	}
-	text, err := cli.Given(o.data, o.stdin)
+	text, err := cli.Given(ctx, o.data, o.stdin)
 	if err != nil {
-		return fail(err)
+		return spec.Config{}, data.Text{}, err
 	}
 	c.Text, c.TextHash = text.Name, text.Hash()
 	c.Evidence.Digests = o.fingerprint

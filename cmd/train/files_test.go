@@ -103,10 +103,47 @@ func TestOutputsAreProbedFirst(t *testing.T) {
 		refused(t, cli.CannotRun, []string{dir, "another run writes to it"}, flag, dir)
 		held.Release()
 	}
-	both := filepath.Join(t.TempDir(), "both")
-	store(t, both, "1", "1", "--history", both) // one run may write both into one directory
-	if _, err := os.Stat(filepath.Join(both, files.LockName)); !os.IsNotExist(err) {
-		t.Errorf("a lock is left behind: %v", err)
+}
+
+// TestDirectoriesAreOfOneUse: also where a link hides that two are one.
+func TestDirectoriesAreOfOneUse(t *testing.T) {
+	dir := t.TempDir()
+	link, ck := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "ck")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{dir, link, filepath.Join(dir, ".")} {
+		refused(t, cli.Usage, []string{dir, "are one; name two"}, "--save", dir, "--history", other)
+	}
+	store(t, ck, "1", "1")
+	refused(t, cli.Usage, []string{ck, "is the directory that --resume reads"}, "--resume", ck, "--history", ck)
+	refused(t, cli.Usage, []string{"lies below --history " + link}, "--history", link, "--log", filepath.Join(dir, "log.ndjson"))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left behind, %v", left, err)
+	}
+	store(t, filepath.Join(dir, "ck"), "1", "1", "--history", dir, "--log", filepath.Join(dir, "log"))
+}
+
+func TestLogsOfTwoRunsDoNotMix(t *testing.T) {
+	dir := t.TempDir()
+	log, ck := filepath.Join(dir, "log"), filepath.Join(dir, "ck")
+	store(t, ck, "1", "2", "--log", log)
+	before, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, cli.Usage, []string{log, "of an earlier run", "--resume"}, "--log", log)
+	if after, err := os.ReadFile(log); err != nil || string(after) != string(before) {
+		t.Errorf("the log is now %q, %v", after, err)
+	}
+	store(t, ck, "1", "3", "--log", log, "--resume", ck)
+	if after, err := os.ReadFile(log); err != nil || strings.Count(string(after), "\n") != 3 {
+		t.Errorf("after a resumption: %q, %v", after, err)
+	}
+	// To open a pipe waits for a reader.
+	refused(t, cli.CannotRun, []string{"log: "}, "--log", fifo(t, filepath.Join(dir, "pipe")))
+	if code, _, stderr := call(t.Context(), "--steps", "1", "--log", "/dev/null"); code != cli.OK {
+		t.Errorf("/dev/null: exit %d, %q", code, stderr)
 	}
 }
 

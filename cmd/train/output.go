@@ -2,18 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // notDry are the flags that a dry run has no use for.
@@ -53,13 +57,40 @@ func (o *options) printer(stdout, stderr io.Writer) (p *printer, done func(), er
 		}
 	}
 	if o.log != "" {
-		f, err := os.OpenFile(o.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		f, err := o.openLog()
 		if err != nil {
 			return nil, nil, fmt.Errorf("log: %w", err)
 		}
 		p.log, done = f, func() { f.Close() } // what could not be written, Write said
 	}
 	return p, done, nil
+}
+
+// openLog opens the log. One that holds lines is gone on with where the run is.
+func (o *options) openLog() (*os.File, error) {
+	f, size, err := files.Append(o.log)
+	if err == nil && size > 0 && o.resume == "" {
+		err = errors.Join(cli.Usagef("%s: holds %d bytes of an earlier run; name another file, or go on from its checkpoint with --resume", o.log, size), f.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// fresh refuses a directory for the history that holds another one, or what else
+// the run reads or writes.
+func (o *options) fresh() error {
+	if o.history == "" {
+		return nil
+	}
+	if o.resume != "" && cli.Same(o.history, o.resume) {
+		return cli.Usagef("history: %s: is the directory that --resume reads; name another one", o.history)
+	}
+	if strings.HasSuffix(o.log, trace.Extension) && cli.Below(o.log, o.history) {
+		return cli.Usagef("log: %s: lies below --history %s, where a file named *%s is a rank's history", o.log, o.history, trace.Extension)
+	}
+	return cli.FreshDir(o.history)
 }
 
 // begin prints what is trained, and what may surprise of it.

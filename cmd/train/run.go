@@ -97,10 +97,11 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 	f.IntVar(&o.sequences, "sequences", 0, "sequences of a step (default: the configuration's)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print shards, schedule, memory and bytes of the plan; train nothing")
 	f.StringVar(&o.format, "format", "text", "of what is printed: text or json; of a run a line for each step, one before and one after")
-	f.StringVar(&o.log, "log", "", "append a line of JSON for each step to `FILE`")
+	f.StringVar(&o.log, "log", "", "write a line of JSON for each step to `FILE`; with --resume append to it")
 	f.BoolVar(&o.quiet, "quiet", false, "print nothing but the fingerprint and errors")
 	f.StringVar(&o.completion, "completion", "", "print the completion script of a `SHELL`: bash, zsh or fish")
 	cli.Complete(cmd)
+	cli.Alone(cmd, "completion")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.stdin = cmd.InOrStdin()
 		if cmd.Flags().Changed("completion") {
@@ -122,7 +123,7 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 }
 
 func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, stderr io.Writer) (int, error) {
-	c, text, err := o.configure(flags)
+	c, text, err := o.configure(ctx, flags)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -146,7 +147,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
 		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
 	}
-	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: o.keep(c.Steps - 1)}
+	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: keep(c.Steps - 1), History: o.history}
 	switch seat, err := o.placed.Seat(o.deadline); {
 	case err != nil:
 		return cli.Usage, err
@@ -158,10 +159,8 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, err
 	}
 	defer release()
-	if o.history != "" {
-		if err := cli.FreshDir(o.history); err != nil {
-			return cli.CannotRun, err
-		}
+	if err := o.fresh(); err != nil {
+		return cli.CannotRun, err
 	}
 	ck, err := o.checkpoints(ctx, c, stderr)
 	if err != nil {
@@ -205,20 +204,19 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 // trainer trains as launch.Local does.
 type trainer func(context.Context, spec.Config, data.Text, launch.Parts) (*launch.Outcome, error)
 
-// run trains, and saves what was recorded.
+// run trains.
 func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *printer, stdout, stderr io.Writer, parts launch.Parts, train trainer) (int, error) {
 	run, stop, done := o.stoppable(ctx, stderr)
 	parts.Checkpoints.Stop = stop.Ask
 	out, err := train(run, c, text, parts)
 	done()
 	p.close()
-	if out != nil && out.History != nil && o.history != "" {
-		if e := out.History.Save(o.history); e != nil && err == nil {
-			err = e
-		}
-	}
 	if err == nil {
 		err = p.err
+	}
+	_, early := stop.After()
+	if o.history != "" && out != nil && (err != nil || early) {
+		cli.Tell(stderr, "train", fmt.Errorf("the history up to there is in %s", o.history))
 	}
 	if err != nil {
 		if run.Err() == nil && out != nil && diverged(out.History) {
@@ -233,12 +231,9 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	return o.finish(out.History, c.Steps-1, stdout)
 }
 
-// keep says which events the run must remember: all for a history, else only
-// what finish and diverged read, so that memory does not grow with the steps.
-func (o *options) keep(last int) func(trace.Event) bool {
-	if o.history != "" {
-		return nil
-	}
+// keep says which events the run must remember: only what finish and diverged
+// read, so that memory does not grow with the steps. A history is written meanwhile.
+func keep(last int) func(trace.Event) bool {
 	return func(e trace.Event) bool {
 		state := e.Kind == trace.KindDigest && e.What != trace.Grad && e.What != trace.WorkerGrad
 		loss := e.Kind == trace.KindScalar && e.What == trace.Loss

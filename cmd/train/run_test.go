@@ -217,7 +217,7 @@ func TestDecayDefaultsFollowTheOptimizer(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := options{config: "nano", backend: "ref", steps: 1, optimizer: strings.TrimPrefix(args, "--optimizer=")}
-		c, _, err := o.configure(cmd.Flags())
+		c, _, err := o.configure(t.Context(), cmd.Flags())
 		if err != nil || c.Optimizer.Decay != want {
 			t.Errorf("%q: decay %v, %v; want %v", args, c.Optimizer.Decay, err, want)
 		}

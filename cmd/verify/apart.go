@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
@@ -68,10 +70,17 @@ func (o *options) identity(opts *contracts.Options) (string, error) {
 }
 
 // company is the agents that make a run together.
-type company struct{ *procs.Job }
+type company struct {
+	*procs.Job
+	dirs int // that were asked for
+}
 
 // Dir implements suite.Company.
-func (c company) Dir() string { return c.Job.Dir }
+func (c *company) Dir() (string, error) {
+	c.dirs++
+	dir := filepath.Join(c.Job.Dir, strconv.Itoa(c.dirs))
+	return dir, os.MkdirAll(dir, 0o755)
+}
 
 // serve is the work of an agent.
 func (o *options) serve(ctx context.Context, seat procs.Server, cs []*suite.Suite, opts contracts.Options) (int, error) {
@@ -90,7 +99,7 @@ func (o *options) serve(ctx context.Context, seat procs.Server, cs []*suite.Suit
 		}
 		h, err := a.Make(ctx, run, func(env *suite.Env) {
 			j.Join(&env.Parts)
-			env.Company = company{j}
+			env.Company = &company{Job: j}
 			if j.Dir == "" { // a single run, of which the driver can have the steps one by one
 				j.Stream(&env.Parts)
 			}

@@ -54,7 +54,7 @@ func parse(t *testing.T, args []string) ([]*suite.Suite, contracts.Options) {
 	if err := o.check(f); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
-	opts, err := o.driver()
+	opts, err := o.driver(t.Context())
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}

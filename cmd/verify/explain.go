@@ -8,13 +8,14 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
 )
 
-// list prints the contracts with their clauses.
-func list(w io.Writer) (int, error) {
+// list prints contracts with their clauses.
+func list(w io.Writer, cs []*suite.Suite) (int, error) {
 	var b strings.Builder
-	for _, c := range contracts.All() {
+	for _, c := range cs {
 		fmt.Fprintf(&b, "%s  %s\n", c.ID, c.Title)
 		for _, cl := range c.Clauses {
 			fmt.Fprintf(&b, "  %s  %-7s  %s\n", cl.ID, cl.Class, cl.Says)

@@ -87,3 +87,27 @@ func TestReportsAreProbedFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestReportsReplaceNoInput: of an earlier run they may, of this one's input not.
+func TestReportsReplaceNoInput(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "report.json"), filepath.Join(t.TempDir(), "mine.json")
+	text := filepath.Join(dir, "report.xml")
+	for name, content := range map[string]string{path: own, text: strings.Repeat("a text\n\n", 99)} {
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flag, input, replaced string }{{"--config", path, path}, {"--config", link, path}, {"--data", text, text}} {
+		code, stdout, stderr := call(t.Context(), c.flag, c.input, "--contract", "C-DDP-001", "--steps", "1", "--out", dir, "--format", "json,junit")
+		if code != cli.Usage || stdout != "" || !strings.Contains(stderr, "out: "+c.replaced+": a report would replace what is read from it") {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", c.input, code, stdout, stderr)
+		}
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != own {
+		t.Errorf("the input is now %q, %v", b, err)
+	}
+}

@@ -73,16 +73,11 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
-	for _, with := range []string{"list", "explain", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport", "launch", "agents", "expect-agents"} {
-		cmd.MarkFlagsMutuallyExclusive("history", with)
-	}
-	for _, with := range []string{"explain", "self-test", "case", "out", "format"} {
-		cmd.MarkFlagsMutuallyExclusive("list", with)
-	}
-	for _, with := range []string{"case", "plan", "config", "seed", "steps", "duration", "transport"} {
-		cmd.MarkFlagsMutuallyExclusive("self-test", with)
-	}
-	cmd.MarkFlagsMutuallyExclusive("explain", "self-test")
+	cli.Apart(cmd, "history", "self-test", "case", "plan", "config", "seed", "steps", "level", "duration", "transport", "launch", "agents", "expect-agents")
+	cli.Apart(cmd, "self-test", "case", "plan", "config", "seed", "steps", "duration", "transport")
+	cli.Alone(cmd, "list", "contract")
+	cli.Alone(cmd, "explain")
+	cli.Alone(cmd, "completion")
 	values(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.stdin = cmd.InOrStdin()
@@ -112,7 +107,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.level, "level", 1, "how much to run: 1 seconds, 2 minutes, 3 soak")
 	f.BoolVar(&o.selfTest, "self-test", false, "run the contracts' mutants: every clause must catch its own")
 	f.StringSliceVar(&o.faults, "faults", []string{contracts.FaultsDefault}, "with --self-test: which `FAULTS` to run: default (the contracts' mutants), all (also generated ones), or IDs")
-	f.BoolVar(&o.list, "list", false, "list contracts and clauses")
+	f.BoolVar(&o.list, "list", false, "list contracts and clauses, all or those of --contract")
 	f.StringVar(&o.explain, "explain", "", "say what the contract or fault `ID` means, how it is judged and what it finds")
 	f.StringSliceVar(&o.formats, "format", []string{"text"}, "report `formats`: text, json, junit; several need --out")
 	f.StringVar(&o.out, "out", "", "write reports and histories into the empty directory `DIR`")
@@ -126,15 +121,15 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err := contracts.Validate(contracts.All()); err != nil {
 		return cli.CannotRun, err
 	}
-	switch {
-	case o.list:
-		return list(stdout)
-	case flags.Changed("explain"):
+	if flags.Changed("explain") {
 		return explain(ctx, stdout, o.explain)
 	}
 	cs, err := o.selected()
 	if err != nil {
 		return cli.Usage, err
+	}
+	if o.list {
+		return list(stdout, cs)
 	}
 	if err := o.check(flags); err != nil {
 		return cli.Usage, err

@@ -62,8 +62,8 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--case", ""}, "names no case"},
 		{[]string{"--case", "nano dp=99"}, `case "nano dp=99": known at level 1 are C-DDP-001 "nano dp=2", `},
 		{[]string{"--case", "nano dp=2", "--contract", "C-COMM-001"}, `C-COMM-001 "tree of 2 ranks"`},
-		{[]string{"--case", "nano dp=2", "--self-test"}, "[case self-test]"},
-		{[]string{"--case", "nano dp=2", "--history", used}, "[case history]"},
+		{[]string{"--case", "nano dp=2", "--self-test"}, "--self-test and --case: have no meaning together"},
+		{[]string{"--case", "nano dp=2", "--history", used}, "--history and --case: have no meaning together"},
 		{[]string{"--deadline", "0s"}, "deadline=0s: must be positive"},
 		{[]string{"--deadline=-1s"}, "deadline=-1s: must be positive"},
 		{[]string{"--plan", "dp=0"}, "dp=0: must be"},
@@ -83,7 +83,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--history", missing}, "no such file"},
 		{[]string{"--history", t.TempDir()}, "no history"},
 		{[]string{"--history", used}, "empty"},
-		{[]string{"--history", used, "--plan", "dp=2"}, "[history plan]"},
+		{[]string{"--history", used, "--plan", "dp=2"}, "--history and --plan: have no meaning together"},
 		{[]string{"--history", ""}, "names no directory"},
 		{[]string{"--expect-ranks", "2"}, "expect-ranks=2: only histories"},
 		{[]string{"--history", used, "--expect-ranks", "0"}, "expect-ranks=0: must be at least 1"},
@@ -103,14 +103,28 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--timeout", "soon"}, `"soon"`},
 		{[]string{"--duration", "1h"}, "belongs to --level 3"},
 		{[]string{"--duration", "1ms", "--level", "3"}, "duration=1ms: must be at least 1s"},
-		{[]string{"--self-test", "--plan", "dp=2"}, "[plan self-test]"},
-		{[]string{"--list", "--explain", "C-DDP-001"}, "[explain list]"},
+		{[]string{"--self-test", "--plan", "dp=2"}, "--self-test and --plan: have no meaning together"},
+		{[]string{"--list", "--explain", "C-DDP-001"}, "--list and --explain: have no meaning together"},
+		{[]string{"--list", "--plan", "dp=2"}, "--list and --plan: have no meaning together"},
+		{[]string{"--list", "--contract", "C-XXX-001"}, "C-XXX-001"},
+		{[]string{"--explain", "C-DDP-001", "--contract", "C-TP-001"}, "--explain and --contract: have no meaning together"},
+		{[]string{"--completion", "bash", "--steps", "1"}, "--completion and --steps: have no meaning together"},
 		{[]string{"--frobnicate"}, "--frobnicate"},
 		{[]string{"C-DDP-001"}, `"C-DDP-001": unexpected argument`},
 	} {
 		code, stdout, stderr := call(t.Context(), c.args...)
 		if code != cli.Usage || !strings.Contains(stderr, c.want) || stdout != "" {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q: want exit 2 and %q", c.args, code, stdout, stderr, c.want)
+		}
+	}
+}
+
+func TestListOfSome(t *testing.T) {
+	want := regexp.MustCompile(`(?m)^ *C-[A-Z]+-001(\.\d+)? `)
+	for args, ids := range map[string]string{"C-ORDER-001": "C-ORDER-001 C-ORDER-001.1 C-ORDER-001.2 C-ORDER-001.3", "C-DDP-001.2": "C-DDP-001 C-DDP-001.2"} {
+		code, stdout, _ := call(t.Context(), "--list", "--contract", args)
+		if got := strings.Join(strings.Fields(strings.Join(want.FindAllString(stdout, -1), " ")), " "); code != cli.OK || got != ids {
+			t.Errorf("%s: exit %d, %q, want %q", args, code, got, ids)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // verify runs or reads, judges and writes.
 func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr io.Writer) (int, error) {
-	opts, err := o.driver()
+	opts, err := o.driver(ctx)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -95,6 +95,13 @@ func (o *options) claim() (release func(), err error) {
 	if err = cli.FreshDir(o.out); err == nil {
 		err = cli.Replaceable(o.out, names...)
 	}
+	for _, name := range names {
+		for _, input := range append([]string{o.data, o.config}, o.histories...) {
+			if path := filepath.Join(o.out, name); err == nil && cli.Same(path, input) {
+				err = cli.Usagef("out: %s: a report would replace what is read from it", path)
+			}
+		}
+	}
 	if err != nil {
 		release()
 	}
@@ -102,7 +109,7 @@ func (o *options) claim() (release func(), err error) {
 }
 
 // driver is what the flags ask of package contracts.
-func (o *options) driver() (contracts.Options, error) {
+func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	open, err := cli.OpenBackend(o.backend)
 	if err != nil {
 		return contracts.Options{}, err
@@ -111,14 +118,14 @@ func (o *options) driver() (contracts.Options, error) {
 	if err != nil {
 		return contracts.Options{}, err
 	}
-	text, err := cli.Given(o.data, o.stdin)
+	text, err := cli.Given(ctx, o.data, o.stdin)
 	if err != nil {
-		return contracts.Options{}, cli.AsUsage(err)
+		return contracts.Options{}, err
 	}
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
-			Backend: o.backend, Text: text},
-		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults, Memory: cli.Memory(),
+			Backend: o.backend, Text: text, Memory: cli.Memory()},
+		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	opts.Environment.Command = o.command

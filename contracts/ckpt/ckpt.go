@@ -20,7 +20,7 @@ func Contract() *contract.Contract {
 		Doc:       doc,
 		Clauses: []*contract.Clause{
 			c("1", "What is loaded is the state of the uninterrupted run at that step: all weights and moments, bit for bit, on every rank.",
-				"resume, digest (weight, moments) before the first step", contract.Exact, resumed(loaded)),
+				"resume, digest (weight, moments) before the first step", contract.Exact, resumed(loaded)).In(contract.Initial),
 			c("2", "Every step after that has the weights, moments, norm and loss of the uninterrupted run, bit for bit.",
 				"resume, digest (weight, moments), scalar (norm, loss)", contract.Exact, resumed(continued)),
 			c("3", "Step counter, learning rate and clipping go on where they were, on every rank.",

@@ -30,10 +30,18 @@ type Contract struct {
 	// Judges reports whether the contract is about a plan; nil is every plan. A
 	// contract that is not is left out where several are asked for.
 	Judges func(plan.Plan) bool
+	// Lacks says what a run did not record without which the contract has nothing to
+	// judge; empty where it has. A recorded run that lacks it is left out where several
+	// contracts are asked for. nil is nothing.
+	Lacks func(*trace.History) string
 	// Control is what a run of a configuration is judged against where no case
 	// says so: a run that was recorded elsewhere. nil is the single worker on the
 	// same global batch.
 	Control func(spec.Config) spec.Config
+	// Again is the clause of the contract that compares a run with the same one again,
+	// empty where none does. A run of one rank that was recorded elsewhere, which has
+	// no other control, is judged by it beside a run that is made here.
+	Again string
 	// Elements says that a clause reads the elements of the control: one that was
 	// recorded without them does not do, where another can be made.
 	Elements bool

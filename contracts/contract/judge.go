@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,11 +34,34 @@ type Pass struct {
 	Fresh bool
 
 	ctx    context.Context
+	memo   *memo
 	calls  int               // of Expect
 	name   string            // of the evidence, where it is not the case's
 	doubts map[Role][]string // of histories
 	result Result
 	kept   []kept // of the result's findings, in their order
+}
+
+// memo is what was made of histories for the clauses of one judgement.
+type memo struct {
+	mu   sync.Mutex
+	made map[*trace.History]func() (any, error)
+}
+
+// Once is what make makes of a history: once for all clauses that are judged together,
+// which must not change it.
+func (p *Pass) Once(h *trace.History, make func() (any, error)) (any, error) {
+	if p.memo == nil {
+		return make()
+	}
+	p.memo.mu.Lock()
+	once := p.memo.made[h]
+	if once == nil {
+		once = sync.OnceValues(make)
+		p.memo.made[h] = once
+	}
+	p.memo.mu.Unlock()
+	return once()
 }
 
 // Texts gives the bytes of a training text by the name that a configuration
@@ -157,6 +181,9 @@ func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 		return nil, false
 	}
 	p.result.Doubts = append(p.result.Doubts, p.doubts[r]...)
+	for _, d := range h.Damage {
+		p.Doubt("%s run: %s", r, d)
+	}
 	if m := h.Missing(); len(m) > 0 {
 		p.Doubt("%s run: no history of ranks %s of %d", r, trace.Spans(m), h.Header.World)
 	}
@@ -264,12 +291,13 @@ func Judge(ctx context.Context, c *Contract, evidence []Evidence) ([]Result, err
 // checkAll fills in parts, by clause and piece of evidence, until ctx ends.
 func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]Result) {
 	var checks errgroup.Group
+	m := &memo{made: map[*trace.History]func() (any, error){}}
 	checks.SetLimit(runtime.GOMAXPROCS(0))
 	for i, cl := range c.Clauses {
 		for j, e := range evidence {
 			if ctx.Err() == nil && (e.Clauses == nil || slices.Contains(e.Clauses, cl.ID)) {
 				checks.Go(func() error {
-					parts[i][j] = check(ctx, cl, e)
+					parts[i][j] = check(ctx, cl, e, m)
 					return nil
 				})
 			}
@@ -280,8 +308,8 @@ func checkAll(ctx context.Context, c *Contract, evidence []Evidence, parts [][]R
 
 // check applies a clause to one piece of evidence. What it found before it panicked
 // stays.
-func check(ctx context.Context, cl *Clause, e Evidence) Result {
-	p := &Pass{Clause: cl, Case: e.Case, name: e.Name(), doubts: e.Doubts, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
+func check(ctx context.Context, cl *Clause, e Evidence, m *memo) Result {
+	p := &Pass{memo: m, Clause: cl, Case: e.Case, name: e.Name(), doubts: e.Doubts, Histories: e.Histories, Oracle: e.Oracle, Texts: e.Texts, Fresh: e.Fresh, ctx: ctx}
 	err := guard.Do(func() error { cl.Check(p); return nil })
 	if caught := (*guard.Panic)(nil); errors.As(err, &caught) && caught.Value == any(stopped{}) {
 		return p.result // Judge has given it up

@@ -53,7 +53,8 @@ How each clause judges
      is off scales every gradient (NVIDIA/TransformerEngine#2476).
 
 One case runs over the end of an epoch on a text that holds every byte, drops
-what is left over, and another pads it; two go through five epochs. With --data the
+what is left over, and another pads it; two go through five epochs; three go on from
+checkpoints of late steps, the last that a run may take among them. With --data the
 cases are on that file.
 
 How to read a finding

@@ -35,7 +35,7 @@ func Contract() *contract.Contract {
 				"leaf, comm (dp: all-reduce, reduce-scatter), issue, phase", contract.Integer, subject.With(reduced)).In(contract.Reduction),
 			bounded.OrBound(c("4", "The reduced gradient, the weights, the moments and the loss are those of a single worker on the same global batch.",
 				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPair(single)).In(contract.Reduction)),
-			c("5", "All ranks issue the same sequence of collectives: operation, unit, size and order.",
+			c("5", "All ranks issue the same sequence of collectives, those of the plan: operation, unit, size and order.",
 				"comm", contract.Integer, subject.With(ordered)),
 			bounded.OrBound(c("6", "Exactly those elements change in a step that change in the reference update, and over the run every element moves that has a reference update.",
 				"changed, unmoved of the test and the control run, captured elements", contract.Exact, subject.WithPair(progressed)).In(contract.Update)),

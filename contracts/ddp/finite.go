@@ -74,6 +74,9 @@ func producer(p *contract.Pass, r *evidence.Run, bad []trace.Event) {
 		f.Message = fmt.Sprintf("the %s is not finite", first.What)
 	case first.What == trace.WorkerGrad:
 		f.Message = fmt.Sprintf("logical worker %d on rank %d is the first producer of values that are not finite: its gradient, before any sum over workers", first.Worker, first.Rank)
+		if slices.ContainsFunc(bad, func(e trace.Event) bool { return e.Kind == trace.KindScalar && e.Step == first.Step }) {
+			f.Message += fmt.Sprintf("; the loss of the step is not finite either, so the forward pass made them, of weights that were finite after step %d", first.Step-1)
+		}
 	}
 	if first.Digest != nil {
 		f.Got = fmt.Sprintf("%d elements that are not finite", first.Digest.NonFinite)

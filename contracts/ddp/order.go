@@ -12,7 +12,7 @@ import (
 )
 
 // ordered is clause 5: all ranks of a communicator issue the same sequence of
-// collectives.
+// collectives, those of the plan.
 func ordered(p *contract.Pass, r *evidence.Run) {
 	all := map[string]issued{} // by communicator
 	for rank := range r.Header.World {
@@ -33,17 +33,29 @@ func ordered(p *contract.Pass, r *evidence.Run) {
 			}
 			all[c].add(p, c, e)
 		}
-		for step := -1; step < r.Steps; step++ {
-			if step >= 0 && step < r.First || step < 0 && r.First > 0 {
-				continue // what is loaded need not be broadcast
+		first := r.First
+		if first == 0 {
+			first = -1 // what is loaded need not be broadcast
+		}
+		before, during := least(r, rank, -1), least(r, rank, 0)
+		for step := first; step < r.Steps; step++ {
+			due := during
+			if step < 0 {
+				due = before
 			}
-			for group, n := range least(r, rank, step) {
+			for group, n := range due {
 				p.Count(n, found[place{step, group}])
 			}
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(all)) {
 		all[c].compare(p, r, c)
+	}
+	for rank := range r.Header.World {
+		foreseen(p, r, rank)
+	}
+	for _, group := range []names.Axis{names.World, names.DP} {
+		r.Sizes(p, group)
 	}
 }
 

@@ -187,23 +187,24 @@ func overlap(p *contract.Pass, r *evidence.Run, rank int) {
 	if cfg.Plan.Zero == 1 && cfg.Plan.Shard == plan.ShardFlat || !r.Busy(walk[len(walk)-1]) {
 		return
 	}
-	issued, early, passes := make([]int, r.Steps), make([]int, r.Steps), make([]int, r.Steps)
+	issued, early, passes := make([]int, r.Len()), make([]int, r.Len()), make([]int, r.Len())
 	for _, e := range r.Ranks[rank] {
-		if e.Step < 0 || e.Step >= r.Steps {
+		step := e.Step - r.First
+		if step < 0 || step >= r.Len() {
 			continue
 		}
 		switch {
 		case e.Kind == trace.KindPhase && e.What == trace.Backward:
-			passes[e.Step]++
-			early[e.Step] = issued[e.Step]
+			passes[step]++
+			early[step] = issued[step]
 		case e.Kind == trace.KindIssue && evidence.IsBlock(e.Unit):
-			issued[e.Step]++
+			issued[step]++
 		}
 	}
 	want := blockReductions(r, rank, len(walk)) - 1
-	for step := r.First; step < r.Steps; step++ {
+	for step := range r.Len() {
 		if p.Found(passes[step] > 0 && issued[step] > want) && early[step] < want {
-			p.At(rank, step).Report(early[step], fmt.Sprintf("at least %d", want),
+			p.At(rank, r.First+step).Report(early[step], fmt.Sprintf("at least %d", want),
 				"rank %d issued %d block reductions before its backward pass ended, at least %d can be", rank, early[step], want)
 		}
 	}

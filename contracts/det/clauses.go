@@ -21,7 +21,7 @@ const OneThread contract.Role = "one thread"
 
 // same is clause 1: every digest and every scalar of two runs.
 func same(p *contract.Pass, a, b *evidence.Run) {
-	if a.Header.Spec.String() != b.Header.Spec.String() {
+	if repeatable(a.Config) != repeatable(b.Config) {
 		p.Doubt("the second run is of another configuration")
 		return
 	}
@@ -29,6 +29,13 @@ func same(p *contract.Pass, a, b *evidence.Run) {
 	for rank := range a.Header.World {
 		compare(p, b, rank, results(a, rank), results(b, rank))
 	}
+}
+
+// repeatable is a configuration without what changes no bit of a step: what it is
+// computed on, and how many others follow.
+func repeatable(cfg spec.Config) string {
+	cfg.Backend, cfg.Steps = "", 1
+	return string(cfg.Spec())
 }
 
 // least is how many results a run records at the least: of all that a rank holds
@@ -64,6 +71,9 @@ func compare(p *contract.Pass, b *evidence.Run, rank int, first, second []trace.
 		x, y := first[i], second[i]
 		if owed(x) {
 			p.Saw(1)
+		}
+		if x.Kind == trace.KindDigest {
+			evidence.Lost(p, x.Step, x.What, x)
 		}
 		at := p.At(rank, x.Step).Of(x.Tensor).In(b.Moment(x)).By(contract.Again).Against(contract.Test)
 		switch {

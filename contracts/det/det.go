@@ -19,6 +19,7 @@ func Contract() *contract.Contract {
 		Title:     "Training gives the same bits everywhere",
 		Statement: "Two runs give the same bits, another seed gives others, and the fingerprint is the golden one on every backend, instruction set, thread count and plan.",
 		Doc:       doc,
+		Again:     "C-DET-001.1",
 		Clauses: []*contract.Clause{
 			c("1", "A run gives the same bits again.",
 				"digest, changed, scalar of the test run and of the same run again", evidence.WithBoth(contract.Again, same)),

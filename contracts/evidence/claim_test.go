@@ -143,3 +143,23 @@ func TestSliceOfRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsAfterTheLastStep: what is recorded of a step that the header does not have
+// is no evidence of the run.
+func TestEventsAfterTheLastStep(t *testing.T) {
+	r := spread(t, "dp=1")
+	for _, x := range []struct {
+		e    trace.Event
+		fits bool
+	}{
+		{trace.Event{Kind: trace.KindMemory, Step: r.Config.Steps - 1}, true},
+		{trace.Event{Kind: trace.KindMemory, Step: r.Config.Steps}, false},
+		{trace.Event{Kind: trace.KindTokens, Step: r.Config.Steps + 7}, false},
+		{trace.Event{Kind: trace.KindResume, Step: r.Config.Steps}, true},
+	} {
+		r.Ranks[0] = []trace.Event{x.e}
+		if why := r.Misfit(); (why == "") != x.fits {
+			t.Errorf("%s in step %d of %d: %q", x.e.Kind, x.e.Step, r.Config.Steps, why)
+		}
+	}
+}

@@ -19,10 +19,10 @@ type place struct {
 }
 
 // Misfit says in what the history contradicts the layout that its own header gives
-// the ranks, "" where it does not: a digest, or what a step changed, in another unit
-// than its tensor's, elements that lie elsewhere in the buffers or are of another
-// number, and elements that count twice or not at all. No clause can say what such
-// evidence is of. What a trainer leaves out is not judged, nor is a tensor that the
+// the ranks, or the steps that it says, "" where it does not: an event after the last
+// step; a digest, or what a step changed, in another unit than its tensor's; elements
+// that lie elsewhere in the buffers or are of another number; and elements that count
+// twice or not at all. No clause can say what such evidence is of. What a trainer leaves out is not judged, nor is a tensor that the
 // layout gives to another rank: clauses are about that.
 func (r *Run) Misfit() string {
 	places := map[slice]place{}
@@ -34,6 +34,9 @@ func (r *Run) Misfit() string {
 		}
 	}
 	for e := range r.All {
+		if e.Step > r.Config.Steps || e.Step == r.Config.Steps && e.Kind != trace.KindResume {
+			return fmt.Sprintf("rank %d recorded a %s event in step %d, of steps 0 to %d", e.Rank, e.Kind, e.Step, r.Config.Steps-1)
+		}
 		if e.Kind != trace.KindDigest && e.Kind != trace.KindChanged && e.Kind != trace.KindUnmoved {
 			continue
 		}

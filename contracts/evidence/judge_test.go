@@ -131,6 +131,10 @@ func TestIn(t *testing.T) {
 	for _, step := range []int{-1, 0, 1, 0, 0} {
 		r.Ranks[0] = append(r.Ranks[0], trace.Event{Kind: trace.KindComm, Step: step, Seq: uint64(len(r.Ranks[0]))}, trace.Event{Kind: trace.KindData, Step: step})
 	}
+	r, err := evidence.New(r.History)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var seqs []uint64
 	for e := range r.In(0, 0, trace.KindComm) {
 		if seqs = append(seqs, e.Seq); len(seqs) == 2 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -54,7 +55,16 @@ type Run struct {
 	changed map[about]trace.Event // changed and unmoved elements; what is the kind
 	// captured are the digests that have elements, one by one.
 	captured map[about][]trace.Event
+	// steps are the places of a rank's events of a step among all of its: whoever goes
+	// through the steps must not go through all events in each.
+	steps map[stepOf][]int32
+
+	misfit, idle func() string // Misfit and Idle, once
+	held         func() map[string][]Holding
 }
+
+// stepOf is a step of a rank.
+type stepOf struct{ rank, step int }
 
 // about is what an event is evidence of.
 type about struct {
@@ -72,18 +82,19 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	r, err := New(h)
+	made, err := p.Once(h, func() (any, error) { return New(h) })
 	if err != nil {
 		p.Doubt("%s run: %v", role, err)
 		return nil, false
 	}
+	r = made.(*Run)
 	r.owe(p, role)
 	if role == contract.Test {
-		if misfit := r.Misfit(); misfit != "" {
+		if misfit := r.misfit(); misfit != "" {
 			p.Doubt("%s run: %s", role, misfit)
 		}
 	}
-	if idle := r.Idle(); idle != "" {
+	if idle := r.idle(); idle != "" {
 		p.Doubt("%s run: %s", role, idle)
 	}
 	return r, true
@@ -109,6 +120,8 @@ func New(h *trace.History) (*Run, error) {
 			r.owners[w] = rank
 		}
 	}
+	r.held = sync.OnceValue(r.holdings)
+	r.misfit, r.idle = sync.OnceValue(r.Misfit), sync.OnceValue(r.Idle)
 	r.readLayout()
 	r.index()
 	return r, nil
@@ -133,6 +146,13 @@ func (r *Run) index() {
 	r.digests, r.scalars = map[about]trace.Event{}, map[about]trace.Event{}
 	r.somehow = map[about]bool{}
 	r.changed, r.captured = map[about]trace.Event{}, map[about][]trace.Event{}
+	r.steps = map[stepOf][]int32{}
+	for rank, all := range r.Ranks {
+		for i := range all {
+			at := stepOf{rank, all[i].Step}
+			r.steps[at] = append(r.steps[at], int32(i))
+		}
+	}
 	for e := range r.All {
 		k := about{e.Rank, e.Step, e.What, e.Tensor, e.Worker}
 		switch e.Kind {
@@ -214,8 +234,8 @@ func (r *Run) Events(rank int, kind trace.Kind) iter.Seq[trace.Event] {
 // In yields the events of one kind and rank in one step, in their order.
 func (r *Run) In(step, rank int, kind trace.Kind) iter.Seq[trace.Event] {
 	return func(yield func(trace.Event) bool) {
-		for e := range r.Events(rank, kind) {
-			if e.Step == step && !yield(e) {
+		for _, i := range r.steps[stepOf{rank, step}] {
+			if e := &r.Ranks[rank][i]; e.Kind == kind && !yield(*e) {
 				return
 			}
 		}

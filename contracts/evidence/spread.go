@@ -21,8 +21,10 @@ type Holding struct {
 
 // Held lists by parameter name who holds what of it, ranks ascending. The
 // gradient source of a tied head is listed under its own name. Empty slices are
-// left out.
-func (r *Run) Held() map[string][]Holding {
+// left out. It is nobody's to change.
+func (r *Run) Held() map[string][]Holding { return r.held() }
+
+func (r *Run) holdings() map[string][]Holding {
 	out := map[string][]Holding{}
 	for rank := range r.Header.World {
 		for _, l := range r.Layouts(rank) {

@@ -18,6 +18,7 @@ func Contract() *contract.Contract {
 		Statement: "Initial weights, loss, every gradient, norm, clipping, learning rate and update are those of the model's and the optimizer's formulas, evaluated a second time by code that shares nothing with training.",
 		Doc:       doc,
 		Judges:    func(p plan.Plan) bool { return p.World() == 1 },
+		Lacks:     lacks,
 		Clauses: []*contract.Clause{
 			c("1", "The initial weights are the generator's, bit for bit: every parameter of the model, and no other.",
 				"digest (weight) with elements, before the first step", contract.Exact, contract.Initial, "", (*subject).initial),
@@ -36,7 +37,8 @@ const running = "Values are evaluated in float64. Beside each stands a bound on 
 	"every operation adds u = 2^-24 of the magnitude at hand, a sum gamma_n = n*u/(1-n*u) of the sum of its terms' magnitudes, n the roundings that a term passes " +
 	"(the longest, whose order is known, u of every partial sum), " +
 	"exp and log 0.87 ulp; what an operand is off by is passed on (Higham, Accuracy and Stability of Numerical Algorithms, sections 3.1 and 3.3). " +
-	"Evaluation goes on from each recorded tensor as exact, so that bounds do not compound. One wider than 1e-3 of its tensor's largest value says nothing: the clause is then inconclusive."
+	"Evaluation goes on from each recorded tensor as exact, so that bounds do not compound. One wider than 1e-3 of its tensor's largest value says nothing: the clause is then inconclusive. " +
+	"The gradients of queries and keys are differences, which cancel where tokens are equal: their bounds are compared with the largest of the terms, where that is more."
 
 // scalars says what the bounds of scalars are.
 const scalars = "Scalars are float64. A norm's squares are exact, their sum is compensated: two evaluations differ by less than 2^-48 of it; " +
@@ -76,13 +78,18 @@ How each clause judges
      a weight is named first only where its own formula is broken. Finds a
      coefficient or a rate that is recorded and not applied, a beta that is another,
      a bias correction off by one, weight decay on norms and biases, decay that
-     enters the moments. A step whose update moves nothing further than its bound is
-     no evidence.
+     enters the moments. A step whose update moves no weight further than its bound
+     is no evidence, unless the rate has fallen to 0: then moments must move.
 
 One case takes 72 steps of a small model from a seed of 64 bits, past three times its
-horizon: what goes wrong late shows there. Another has positions past 128. With
---config there is a sequence of the configuration's whole length: of the model, or,
-where that takes too long, of a narrow one with heads of its width.
+horizon: what goes wrong late shows there. Others go on, for a few steps, from
+checkpoints of steps 100 to 2^30, in schedules that warm up, fall, end and have ended
+there: what goes wrong from some step on shows in the last of them at the latest.
+Another has positions past 128. With --config there is a sequence of the
+configuration's whole length: of the model, or, where that takes too long, of a narrow
+one with heads of its width. Of a model whose elements there is no memory for, as many
+blocks are judged as there is memory for, which a note says; where there is none for a
+single one, nothing is judged, and the bytes are named.
 
 How to read a finding
   step    optimizer step, from 0

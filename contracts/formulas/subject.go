@@ -26,6 +26,9 @@ func with(check func(*subject)) func(*contract.Pass) {
 			p.Doubt("a run of %d ranks: the formulas are held against runs of one rank, whose bits the other contracts ask of every plan", n)
 			return
 		}
+		if why := lacks(p.Histories[contract.Test]); why != "" {
+			p.Doubt("%s", why)
+		}
 		s := &subject{Pass: p, run: r, shape: shapeOf(r.Config), optimizer: optimizerOf(r)}
 		if err := s.shape.Check(); err != nil {
 			p.Doubt("%v", err)
@@ -34,6 +37,16 @@ func with(check func(*subject)) func(*contract.Pass) {
 		s.params = s.shape.Params()
 		check(s)
 	})
+}
+
+// lacks says that a run recorded no elements; empty where it did.
+func lacks(h *trace.History) string {
+	for e := range h.All {
+		if e.Kind == trace.KindDigest && e.Data != nil {
+			return ""
+		}
+	}
+	return "the run recorded no elements, which take much room: the formulas are held against runs that verify makes"
 }
 
 // shapeOf is the configured model, field by field.
@@ -77,8 +90,8 @@ func (s *subject) scalar(step int, what string) (float64, bool) {
 	return float64(e.Value), ok
 }
 
-// says is the widest bound, in parts of a tensor's largest magnitude, that says
-// something.
+// says is the widest bound, in parts of a tensor's largest magnitude, or of the largest
+// term that cancels in it, that says something.
 const says = 1e-3
 
 // judge takes one tensor against its evaluation, in a phase of the step, as a piece
@@ -97,7 +110,7 @@ func (s *subject) judge(step int, phase contract.Phase, j independent.Judged, me
 		}
 		s.Report(f)
 	case !(j.Width <= says) && j.Ratio > 0: // what is equal to the last bit needs no bound
-		s.Doubt("step %d, %s: the widest bound is %.2g of the largest value: nothing is proved", step, j.Name, j.Width)
+		s.Doubt("step %d, %s: the widest bound is %.2g of the largest value, or of the largest term that cancels: nothing is proved", step, j.Name, j.Width)
 	}
 }
 

@@ -71,13 +71,14 @@ func (s *subject) applied() {
 			moved = s.update(t, p, kinds) || moved
 		}
 		if !moved {
-			s.Doubt("step %d: the update moves no weight further than its bound: nothing is proved", t.step)
+			s.Doubt("step %d: the update moves nothing further than its bound: nothing is proved", t.step)
 		}
 	})
 }
 
 // update judges one parameter's update; moved says whether the formula moves some
-// element further than its bound.
+// weight further than its bound or, where the rate has fallen to 0, some moment: weights
+// that must stay as they are prove something beside moments that must not.
 func (s *subject) update(t taken, p independent.Param, kinds []string) (moved bool) {
 	var before, after [][]float32
 	for _, kind := range kinds {
@@ -101,10 +102,17 @@ func (s *subject) update(t taken, p independent.Param, kinds []string) (moved bo
 		judge(1+i, x)
 	}
 	judge(0, w)
-	for i, x := range before[0] {
-		if math.Abs(w.Value[i]-float64(x)) > w.Bound[i] {
-			return true
+	further := func(x independent.Bounded, from []float32) bool {
+		for i, f := range from {
+			if math.Abs(x.Value[i]-float64(f)) > x.Bound[i] {
+				return true
+			}
 		}
+		return false
 	}
-	return false
+	moved = further(w, before[0])
+	for i, x := range moments {
+		moved = moved || s.optimizer.RateIs(t.before, 0) && further(x, before[1+i])
+	}
+	return moved
 }

@@ -82,20 +82,28 @@ func (h heads) add(out matrix, to int, p value, from int, g float64) {
 // ds_j = (p_j*(dp_j - sum p*dp))*scale; dq = sum ds_j*k_j; dk_j, dv_j are sums
 // over the query heads of the key head and the queries t >= j, of at most
 // group*T roundings.
+//
+// Where all dp_j are equal, as they are where all values are, every ds_j is 0: what
+// cancels are p_j*dp_j*scale and p_j*mean*scale, times a key or a query.
 func (a *attention) backward(do matrix) (dq, dk, dv matrix) {
 	dq, dk, dv = newMatrix(a.q.rows, a.q.cols), newMatrix(a.k.rows, a.k.cols), newMatrix(a.k.rows, a.k.cols)
 	n, dim := a.q.seqLen, a.q.dim
 	out := heads{do, n, dim}
 	many := gamma(a.group * n)
+	terms := make([][2]float64, a.q.rows/n) // of dq and dk, by sequence
 	parallel(a.q.rows/n, func(seq int) {
 		s, p, ds := make([]value, n), make([]value, n), make([]value, n)
+		size := make([]float64, n)
 		for head := range a.q.cols / dim {
 			for t := range n {
 				a.weights(seq, t, head, s, p)
 				at := a.q.row(seq, t, head)
-				a.scores(out, seq, t, head, p, ds)
+				a.scores(out, seq, t, head, p, ds, size)
+				query := a.q.largest(at)
 				for j := range t + 1 {
 					key := a.k.row(seq, j, head/a.group)
+					terms[seq][0] = max(terms[seq][0], size[j]*a.k.largest(key))
+					terms[seq][1] = max(terms[seq][1], size[j]*query)
 					a.k.add(dq, at, ds[j], key, gamma(t+1))
 					a.q.add(dk, key, ds[j], at, many)
 					out.add(dv, key, p[j], at, many)
@@ -103,20 +111,34 @@ func (a *attention) backward(do matrix) (dq, dk, dv matrix) {
 			}
 		}
 	})
+	for _, x := range terms {
+		dq.term, dk.term = max(dq.term, x[0]), max(dk.term, x[1])
+	}
 	return dq.settle(n), dk.settle(a.group * n), dv.settle(a.group * n)
 }
 
-// scores is the gradient of the scores of a query.
-func (a *attention) scores(do heads, seq, t, head int, p, ds []value) {
+// largest is the largest magnitude in the head's row at from.
+func (h heads) largest(from int) float64 {
+	top := 0.0
+	for d := range h.dim {
+		top = max(top, math.Abs(h.v[from+d]))
+	}
+	return top
+}
+
+// scores is the gradient of the scores of a query, and the size of the terms that each
+// is a difference of.
+func (a *attention) scores(do heads, seq, t, head int, p, ds []value, size []float64) {
 	g, at := gamma(a.q.dim), a.q.row(seq, t, head)
-	mean, size := value{}, 0.0
+	mean, all := value{}, 0.0
 	for j := range t + 1 {
 		ds[j] = dot(do.matrix, at, a.v.matrix, a.v.row(seq, j, head/a.group), a.q.dim, g)
 		x := p[j].times(ds[j])
+		size[j] = math.Abs(x.v) * a.scale.v
 		mean = mean.plus(x)
-		size += math.Abs(x.v) + x.e
+		all += math.Abs(x.v) + x.e
 	}
-	mean.e += gamma(lanes(t+1))*size + float64(t+1)*tiny
+	mean.e += gamma(lanes(t+1))*all + float64(t+1)*tiny
 	for j := range t + 1 {
 		ds[j] = p[j].mul(ds[j].sub(mean)).mul(a.scale)
 	}

@@ -27,7 +27,9 @@ func (t *trail) pass(name string, rows, cols int, make func() matrix) (matrix, e
 		if x.rows != rows || x.cols != cols {
 			return matrix{}, fmt.Errorf("independent model: %s has %d x %d elements, want %d x %d", name, x.rows, x.cols, rows, cols)
 		}
-		t.judged = append(t.judged, x.view().Judge(name, rec))
+		j := x.view().Judge(name, rec)
+		j.Width = x.width()
+		t.judged = append(t.judged, j)
 	}
 	return given(rows, cols, rec), nil
 }
@@ -122,7 +124,7 @@ func (s *stages) feedForwardBack(in *inner, dy matrix, grads map[string]Bounded)
 	s.weigh("mlp.down_proj", dy, swiGLU(in.gate, in.up), grads)
 	var dup matrix
 	dgate := s.pin("dgate", c.Intermediate, func() (dz matrix) {
-		dh := m.back(dy.cols, branch{dy, s.name("mlp.down_proj.weight")})
+		dh := m.chained(1, branch{dy, s.name("mlp.down_proj.weight")})
 		dz, dup = swiGLUGrad(dh, in.gate, in.up)
 		return dz
 	})
@@ -130,7 +132,7 @@ func (s *stages) feedForwardBack(in *inner, dy matrix, grads map[string]Bounded)
 	s.weigh("mlp.gate_proj", dgate, in.norm2.y, grads)
 	s.weigh("mlp.up_proj", dup, in.norm2.y, grads)
 	dn := s.pin("dmlp", c.Hidden, func() matrix {
-		return m.chained(branch{dgate, s.name("mlp.gate_proj.weight")}, branch{dup, s.name("mlp.up_proj.weight")})
+		return m.chained(m.Groups, branch{dgate, s.name("mlp.gate_proj.weight")}, branch{dup, s.name("mlp.up_proj.weight")})
 	})
 	return s.pin("dmid", c.Hidden, func() matrix {
 		return s.norm("post_attention_layernorm.weight", dn, in.mid, in.norm2, dy, grads)
@@ -142,7 +144,7 @@ func (s *stages) attentionBack(x matrix, in *inner, dmid matrix, grads map[strin
 	m, c := s.m, &s.m.shape
 	qd, kd := in.q.cols, in.k.cols
 	s.weigh("self_attn.o_proj", dmid, in.joint, grads)
-	djoint := s.pin("dattention", qd, func() matrix { return m.back(dmid.cols, branch{dmid, s.name("self_attn.o_proj.weight")}) })
+	djoint := s.pin("dattention", qd, func() matrix { return m.chained(1, branch{dmid, s.name("self_attn.o_proj.weight")}) })
 	dq, dk, dv := m.attention(in.q, in.k, in.v).backward(djoint)
 	dq = s.pin("dq", qd, func() matrix { return m.rope.apply(dq, c.SeqLen, true) })
 	dk = s.pin("dk", kd, func() matrix { return m.rope.apply(dk, c.SeqLen, true) })

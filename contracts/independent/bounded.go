@@ -35,7 +35,12 @@ func (b Bounded) Worst(got []float32) (index int, ratio float64) {
 // Width is the widest bound in parts of the tensor's largest magnitude: how much
 // the bounds say. It is 0 where every bound is, +Inf where all values are 0.
 func (b Bounded) Width() float64 {
-	top, widest := 0.0, 0.0
+	return width(b, 0)
+}
+
+// width is Width beside what may be larger than all values.
+func width(b Bounded, top float64) float64 {
+	widest := 0.0
 	for i, e := range b.Bound {
 		if !(e <= widest) {
 			widest = e
@@ -63,7 +68,7 @@ type Judged struct {
 	Got         float32
 	Want, Bound float64
 	// Width is how much the bounds say: the widest in parts of the tensor's largest
-	// magnitude.
+	// magnitude or, where it is more, of the largest term that cancels in it.
 	Width    float64
 	Elements int
 	// NormRatio is that of the norm of what was recorded and of what was evaluated, of

@@ -2,19 +2,22 @@ package independent
 
 import "math"
 
-// chained is back of branches of one width, each cut into Groups equal groups, in
+// chained is back of branches of one width, each cut into so many equal groups, in
 // canonical order: the tree over the groups of a chain each, which runs through the
-// group's part of every branch in turn. Where that order or the factors are not
-// exact it is back.
+// group's part of every branch in turn. A sum over the hidden size is one group. Where
+// that order is not known or the factors are not exact it is back.
 //
 // The order known, a chain's partial sums s_k are, and each rounding is u of one of
 // them, not of the sum of all magnitudes (Higham, section 3.3): the chain is off by
 // at most (1+u)^n*u*sum|s_k|. So sums that are long and cancel have bounds that say
 // something.
-func (m *Model) chained(branches ...branch) matrix {
+func (m *Model) chained(count int, branches ...branch) matrix {
 	width := branches[0].dy.cols
 	for _, b := range branches {
-		if m.Groups < 1 || m.Groups&(m.Groups-1) != 0 || width%m.Groups != 0 || b.dy.cols != width || b.dy.e != nil {
+		if m.Groups < 1 || count&(count-1) != 0 || width%count != 0 || b.dy.cols != width || b.dy.e != nil {
+			if count == 1 && len(branches) == 1 {
+				return m.back(width, b)
+			}
 			widths := make([]int, len(branches))
 			for i, b := range branches {
 				widths[i] = b.dy.cols
@@ -29,9 +32,9 @@ func (m *Model) chained(branches ...branch) matrix {
 	}
 	out := newMatrix(branches[0].dy.rows, cols)
 	parallel(out.rows, func(row int) {
-		groups := make([][]value, m.Groups)
+		groups := make([][]value, count)
 		for g := range groups {
-			lo, hi := width/m.Groups*g, width/m.Groups*(g+1)
+			lo, hi := width/count*g, width/count*(g+1)
 			c := newMatrix(1, cols) // the sums, and those of their magnitudes
 			for i, b := range branches {
 				for k := lo; k < hi; k++ {

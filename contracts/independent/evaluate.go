@@ -192,7 +192,7 @@ func (m *Model) embedGrad(b Batch, dx matrix, grads map[string]Bounded) {
 	if m.shape.Tied {
 		head := grads[headName]
 		delete(grads, headName)
-		g = sum(g, matrix{g.rows, g.cols, head.Value, head.Bound})
+		g = sum(g, matrix{rows: g.rows, cols: g.cols, v: head.Value, e: head.Bound})
 	}
 	grads[embedName] = g.bounded()
 }

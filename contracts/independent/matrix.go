@@ -9,10 +9,13 @@ import (
 type matrix struct {
 	rows, cols int
 	v, e       []float64
+	// term is the largest magnitude of the terms that the elements are differences of;
+	// 0 where they are none.
+	term float64
 }
 
 func newMatrix(rows, cols int) matrix {
-	return matrix{rows, cols, make([]float64, rows*cols), make([]float64, rows*cols)}
+	return matrix{rows: rows, cols: cols, v: make([]float64, rows*cols), e: make([]float64, rows*cols)}
 }
 
 // given is a matrix of exact elements.
@@ -47,6 +50,13 @@ func (m matrix) view() Bounded {
 	}
 	return Bounded{m.v, m.e}
 }
+
+// width is that of the bounds, in parts of the largest value or, where it is more, of the
+// largest term of the differences that the elements are. Terms may cancel in part or
+// altogether, as every attention does that looks at equal tokens: then no float32
+// evaluation knows the difference better than to some roundings of a term, and what a
+// bound can say is by which part of it no term is wrong.
+func (m matrix) width() float64 { return width(m.view(), m.term) }
 
 // magnitude is |x| + e of every element.
 func (m matrix) magnitude() []float64 {

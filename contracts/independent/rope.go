@@ -33,6 +33,7 @@ func newRotation(rows, dim int, theta float64) *rotation {
 // (a*c - b*s, b*c + a*s), back by the opposite angle.
 func (r *rotation) apply(x matrix, seqLen int, back bool) matrix {
 	out := newMatrix(x.rows, x.cols)
+	out.term = x.term
 	dim := 2 * r.half
 	for row := range x.rows {
 		t := row % seqLen

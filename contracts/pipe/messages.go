@@ -1,13 +1,17 @@
 package pipe
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/schedule"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -92,6 +96,12 @@ func sequences(r *evidence.Run, dp, micro int) int {
 
 // delivered is clause 3.
 func delivered(p *contract.Pass, r *evidence.Run) {
+	for _, ranks := range r.Along(names.PP) {
+		for _, rank := range ranks {
+			carriers(p, r, ranks, rank)
+		}
+	}
+	r.Sizes(p, names.PP)
 	for k, both := range messages(r) {
 		got, want := both.received, both.sent
 		if !p.Found(want != nil && got != nil && want.Digest != nil && got.Digest != nil) {
@@ -103,6 +113,63 @@ func delivered(p *contract.Pass, r *evidence.Run) {
 				got.Rank, k.what, k.Micro, k.boundary, want.Rank)
 		}
 	}
+}
+
+// carried is one operation that carries a message between stages.
+type carried struct {
+	step, peer int
+	op, action string
+	count      int64
+}
+
+// carriers holds the operations between stages against the messages that they carry:
+// to and from the same stage, as many elements. In a step of which all is told, no
+// operation is without a message and no message without an operation.
+func carriers(p *contract.Pass, r *evidence.Run, ranks []int, rank int) {
+	due, extra := map[carried]int{}, map[carried]trace.Event{}
+	for e := range r.Events(rank, trace.KindMessage) {
+		if e.Peer >= 0 && e.Peer < len(ranks) {
+			due[carried{e.Step, ranks[e.Peer], e.Op, transfer(e, r.Config.Plan.PP).Kind.String(), e.Count}]++
+		}
+	}
+	if len(due) == 0 {
+		return // the messages were not recorded
+	}
+	for e := range r.Events(rank, trace.KindComm) {
+		if e.Group != names.PP || !between(e) || e.Text != "" {
+			continue
+		}
+		k := carried{e.Step, e.Peer, e.Op, e.Unit, e.Count}
+		if due[k]--; due[k] < 0 {
+			extra[k] = e
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(due), carried.compare) {
+		at := p.At(rank, k.step).In(k.moment())
+		switch {
+		case due[k] < 0 && r.Told(rank, k.step, trace.KindMessage):
+			at.Report(extra[k].Count, nil, "rank %d carried %s of %d elements to or from rank %d by %s %d times more than it has messages", rank, k.action, k.count, k.peer, k.op, -due[k])
+		case due[k] > 0 && r.Told(rank, k.step, trace.KindComm):
+			at.Report(nil, k.count, "rank %d has %d messages more (%s of %d elements, rank %d) than operations that carry them", rank, due[k], k.action, k.count, k.peer)
+		}
+	}
+}
+
+// between reports whether an operation carries what stages hand on: not what they
+// exchange of a tied embedding or of a checkpoint.
+func between(e trace.Event) bool {
+	return e.Unit != names.TiedGradient && e.Unit != names.TiedWeight && e.Unit != names.Checkpoint && (e.Op == names.OpSend || e.Op == names.OpRecv)
+}
+
+func (k carried) compare(o carried) int {
+	return cmp.Or(cmp.Compare(k.step, o.step), cmp.Compare(k.op, o.op), cmp.Compare(k.action, o.action), cmp.Compare(k.peer, o.peer), cmp.Compare(k.count, o.count))
+}
+
+func (k carried) moment() (contract.Phase, int) {
+	if k.action == schedule.SendBackward.String() || k.action == schedule.RecvBackward.String() {
+		return contract.Backward, 0
+	}
+	return contract.Forward, 0
 }
 
 // accumulated is clause 4.

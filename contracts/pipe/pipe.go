@@ -28,7 +28,7 @@ func Contract() *contract.Contract {
 			c("2", "At every boundary sender and receiver have the shape of the micro-batch, also of a shorter one.",
 				"message", contract.Integer, subject.With(shaped)).In(contract.Forward),
 			c("3", "What a stage receives is what its neighbour sent: same micro-batch, same bits, forward and backward.",
-				"message", contract.Exact, subject.With(delivered)).In(contract.Forward),
+				"message, comm (pp)", contract.Exact, subject.With(delivered)).In(contract.Forward),
 			bounded.OrBound(c("4", "Accumulated gradients, and what the optimizer makes of them, are those of the unsplit model.",
 				"digest (grad.worker, grad, weight, moments), scalar of the test and the control run", contract.Exact, subject.WithPart(accumulated)).In(contract.Reduction)),
 			c("5", "Stages follow the plan's schedule: it respects all dependencies, cannot deadlock without buffers, and holds no more activations than its bound.",

@@ -97,6 +97,10 @@ type Mutant struct {
 	Rows []string `json:"rows,omitempty"`
 	// Seen lists the clauses of all contracts that its run violates.
 	Seen []string `json:"seen,omitempty"`
+	// Late is the last step, of the last and the second of its run, in which it may
+	// begin so that the clause that must name it does; 0 for none, nothing where the
+	// run has one step.
+	Late *int `json:"late,omitempty"`
 }
 
 // New builds the report of contracts already summarised; it sets the verdict to

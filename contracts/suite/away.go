@@ -70,17 +70,19 @@ func (e *Engine) away(ctx context.Context, j *job) (h *trace.History, done bool,
 type Company interface {
 	// First reports whether this is the one that has rank 0 of every world.
 	First() bool
-	// Dir is a directory that all have in common, until the run has ended.
-	Dir() string
+	// Dir is another directory at each call, which all have in common, until the run has
+	// ended, as all call it in the same order.
+	Dir() (string, error)
 	// Meet returns when all have called it, each with what went wrong with it, and gives
 	// what went wrong with any.
 	Meet(ctx context.Context, wrong error) error
 }
 
-// Dir is a directory of the run's own; release removes it.
+// Dir is another directory of the run's own at each call; release removes it.
 func (e Env) Dir() (dir string, release func() error, err error) {
 	if e.Company != nil {
-		return e.Company.Dir(), func() error { return nil }, nil
+		dir, err = e.Company.Dir()
+		return dir, func() error { return nil }, err
 	}
 	dir, err = os.MkdirTemp("", "lockstep-run-")
 	return dir, func() error { return os.RemoveAll(dir) }, err

@@ -23,6 +23,8 @@ type Fixture struct {
 	// options' text is cut there, with half a step more. Options may make such a run
 	// longer, not shorter.
 	Epoch int
+	// At is where the runs begin, and Steps how many they take from there.
+	At Later
 }
 
 // Level picks the fixtures of a level: few at 1, many from 2 on, and from 3 on also
@@ -98,6 +100,9 @@ func (g *Grid) at(o Options, level int) []Case {
 			if cfg.Text, err = excerpt(o.Text, cfg, f.Epoch); err != nil {
 				return []Case{Broken("options", err)}
 			}
+		}
+		if f.At.Step > 0 {
+			f.At.Until(&cfg, max(o.Steps, f.Steps))
 		}
 		for _, texts := range f.Plans {
 			on, err := g.on(cfg, strings.Split(texts, Then))

@@ -70,6 +70,9 @@ type Options struct {
 	Steps   int
 	Backend string
 	Text    data.Text // the training text of cases that are not golden
+	// Memory is how many bytes runs may use, all that go on at a time and all of their
+	// ranks together; a run that alone needs more ends before it begins. 0 is any number.
+	Memory int64
 }
 
 // Base is the configuration of a name: Own, or a named one.
@@ -89,6 +92,9 @@ type Case struct {
 	Runs map[contract.Role]Run
 	// Clauses that this case is evidence for; nil is all of the contract's.
 	Clauses []string
+	// Lacks says what there is not enough of to run the case here, and Less what of it is
+	// therefore not run; empty where nothing is amiss.
+	Lacks, Less string
 }
 
 // Roles are the roles of the case's runs, sorted.
@@ -109,6 +115,8 @@ type Run struct {
 	// Config is the training run; where Do makes the history, the configuration that
 	// it trains, nil for a run that is not training.
 	Config *spec.Config
+	// First is the step that the run begins at; 0 but for one that goes on.
+	First int
 	// Parts decorates the run's parts (mutants); nil leaves them.
 	Parts func(*launch.Parts)
 	// Do makes the history of a run that is not training (a drill), or not training

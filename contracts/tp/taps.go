@@ -130,6 +130,12 @@ func (m *match) one(k tap) {
 	evidence.Lost(m.p, k.step, k.name, whole[0])
 	want, columns, reported := whole[0], byColumns(got), false
 	want.Rank = dense
+	for _, e := range got {
+		if e.Count != 0 && want.Count != 0 && e.Count != want.Count {
+			reported = true
+			m.report(k, e, want, fmt.Sprintf("rank %d has columns of %d, the dense ones are %d", e.Rank, e.Count, want.Count))
+		}
+	}
 	for _, copies := range columns {
 		ref := want
 		if copies[0].Lo != want.Lo || copies[0].Hi != want.Hi {

@@ -59,6 +59,8 @@ func traffic(p *contract.Pass, r *evidence.Run) {
 	for _, group := range r.Along(names.TP) {
 		bytes(p, r, group)
 	}
+	r.Sizes(p, names.TP)
+	r.Sizes(p, names.KV)
 }
 
 // tokens gives the rows of each micro-batch of a rank.

@@ -170,6 +170,9 @@ func (f *follower) gather(e trace.Event) {
 		if open {
 			f.report(e, "is gathered again: it was not released")
 		}
+		if w, ok := f.versions[version{e.Unit, e.Step - 1}]; ok && e.Count != w.Count {
+			f.report(e, "is gathered with %d elements: its shards have %d", e.Count, w.Count)
+		}
 		f.open[e.Unit] = false
 	case names.Use:
 		if !open {
@@ -192,7 +195,7 @@ func (f *follower) compare(e trace.Event, who string) {
 	if !ok || e.Digest == nil || evidence.Same(e, want) {
 		return
 	}
-	for step := e.Step - 2; step >= -1; step-- {
+	for step := e.Step - 2; step >= f.run.First-1; step-- {
 		if old, ok := f.versions[version{e.Unit, step}]; ok && evidence.Same(e, old) {
 			f.report(e, "has the weights after step %d when %s it, not those after step %d", step, who, e.Step-1)
 			return

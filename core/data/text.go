@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,16 +83,31 @@ func Load(path string) (Text, error) {
 }
 
 // Read reads a text to the end of a stream. It refuses one that is empty or has
-// more than a GiB.
-func Read(name string, r io.Reader) (Text, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxText+1))
-	switch {
-	case err != nil:
-		return Text{}, fmt.Errorf("text %q: %w", name, err)
-	case len(b) == 0:
-		return Text{}, fmt.Errorf("text %q: is empty", name)
-	case len(b) > maxText:
-		return Text{}, fmt.Errorf("text %q: must be at most %d bytes", name, maxText)
+// more than a GiB, before it holds more than that.
+func Read(name string, r io.Reader) (Text, error) { return read(name, r, maxText) }
+
+// blockBytes is how much of a stream is read at a time.
+const blockBytes = 1 << 20
+
+// read keeps what comes in blocks: one buffer that grows would be there twice again
+// and again.
+func read(name string, r io.Reader, limit int) (Text, error) {
+	var blocks [][]byte
+	for size := 0; ; {
+		b := make([]byte, min(blockBytes, limit-size+1))
+		n, err := io.ReadFull(r, b)
+		size += n
+		blocks = append(blocks, b[:n])
+		switch {
+		case size > limit:
+			return Text{}, fmt.Errorf("text %q: has no end within %d bytes: must have at most that many", name, limit)
+		case err == nil:
+			continue
+		case err != io.EOF && err != io.ErrUnexpectedEOF:
+			return Text{}, fmt.Errorf("text %q: %w", name, err)
+		case size == 0:
+			return Text{}, fmt.Errorf("text %q: is empty", name)
+		}
+		return Text{Name: name, Bytes: slices.Concat(blocks...)}, nil
 	}
-	return Text{Name: name, Bytes: b}, nil
 }

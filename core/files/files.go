@@ -40,6 +40,25 @@ func Open(path string, limit int64) (*os.File, error) {
 	return f, nil
 }
 
+// Append opens a file to be written at its end, and makes it where there is none;
+// size is what a regular file holds already. A pipe that nobody reads is refused: to
+// open it would wait for a reader.
+func Append(path string) (f *os.File, size int64, err error) {
+	f, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|nonBlocking, 0o644)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return f, size, nil
+}
+
 // Regular says what a file is that is not regular: nil, or an error like "is a
 // named pipe: must be a regular file".
 func Regular(info fs.FileInfo) error {

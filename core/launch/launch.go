@@ -37,10 +37,14 @@ type Parts struct {
 	// peer of this process that ends or fails is noticed at once, and one that
 	// computes may take long.
 	Deadline time.Duration
-	// Keep, where not nil, says which events are kept in the history.
+	// Keep, where not nil, says which events are kept in the outcome.
 	Keep func(trace.Event) bool
 	// Logs is given the log of each rank before anything is recorded; nil for none.
 	Logs func(*trace.Log)
+	// History, where not empty, is the directory that the whole histories of the ranks
+	// here are written to while they run; what of a history cannot be written ends the
+	// run.
+	History string
 
 	train.Hooks
 }
@@ -130,15 +134,13 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 	if len(comms) == 0 {
 		return &Outcome{}, nil
 	}
-	out := &Outcome{Logs: make([]*trace.Log, len(comms))}
-	for i, c := range comms {
-		log := &trace.Log{Header: train.Header(cfg, c.Rank(), backends[c.Rank()].Name()), Keep: parts.Keep}
-		log.Header.Host, log.Header.Process = parts.Origin.Host, parts.Origin.Process
-		out.Logs[i] = log
-		if parts.Logs != nil {
-			parts.Logs(log)
+	out := &Outcome{Logs: parts.logs(cfg, comms, backends)}
+	ctx, files, err := record(ctx, parts.History, out.Logs)
+	if err != nil {
+		for _, c := range comms {
+			c.Close() // ranks elsewhere do not wait for these
 		}
-		comms[i] = comm.Recorded(c, func(rec comm.Record) { log.Record(train.Observe(rec)) })
+		return nil, err
 	}
 	reports := cfg.Plan.Dims().Rank(names.Coord{PP: cfg.Plan.Dims().PP - 1})
 	err = each(ctx, parts.Turns, comms, func(ctx context.Context, i int) error {
@@ -151,9 +153,26 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 		}
 		return err
 	})
+	err = files.close(err)
 	var merr error
 	out.History, merr = trace.Merge(out.Logs)
 	return out, errors.Join(err, merr)
+}
+
+// logs makes the logs of the ranks that are in this process, and has communicators
+// record there.
+func (p *Parts) logs(cfg spec.Config, comms []comm.Communicator, backends []kernels.Backend) []*trace.Log {
+	out := make([]*trace.Log, len(comms))
+	for i, c := range comms {
+		log := &trace.Log{Header: train.Header(cfg, c.Rank(), backends[c.Rank()].Name()), Keep: p.Keep}
+		log.Header.Host, log.Header.Process = p.Origin.Host, p.Origin.Process
+		out[i] = log
+		if p.Logs != nil {
+			p.Logs(log)
+		}
+		comms[i] = comm.Recorded(c, func(rec comm.Record) { log.Record(train.Observe(rec)) })
+	}
+	return out
 }
 
 // each runs every rank on a goroutine and gives the failure that the others

@@ -20,7 +20,8 @@ import (
 type Groups struct {
 	// Tensor (G) cuts heads, intermediate size and vocabulary; a power of two.
 	Tensor int `json:"tensor"`
-	// Data (D) is the number of logical workers; a power of two.
+	// Data (D) is the number of logical workers; a power of two. A run has no more than
+	// 256 of them that never have a sequence, which changes no bit.
 	Data int `json:"data"`
 }
 

@@ -76,6 +76,11 @@ func (c *Config) Plannable() error {
 	return c.Plan.Plannable(c.Model, c.Sequences)
 }
 
+// idleWorkers is how many logical workers a run may have whatever its sequences. Of more
+// there are as many as these fill: the others have none, in any step, and a worker without
+// sequences leaves every sum as it is, but its empty micro-batches take their time.
+const idleWorkers = 256
+
 // fill is Validate for all but the plan.
 func (c *Config) fill() error {
 	if err := c.Model.Validate(); err != nil {
@@ -95,6 +100,9 @@ func (c *Config) fill() error {
 	}
 	if c.Sequences < 1 || c.Sequences > 1<<20 {
 		return fmt.Errorf("sequences=%d: must be from 1 to %d", c.Sequences, 1<<20)
+	}
+	for c.Model.Groups.Data > idleWorkers && c.Model.Groups.Data/2 >= c.Sequences {
+		c.Model.Groups.Data /= 2
 	}
 	if c.Steps < 1 || c.Steps > MaxSteps {
 		return fmt.Errorf("steps=%d: must be from 1 to %d", c.Steps, MaxSteps)

@@ -17,7 +17,9 @@
 // not have; negative counts; lo beyond hi (of all but messages); ranks that are
 // there twice or outside the world; data of other than count elements; ranges
 // that do not ascend or have not count elements; more elements that are not
-// finite than count (of digest and changed).
+// finite than count (of digest and changed). A line that is equal to an earlier one
+// of its file, of what can happen once only, is left out, and whoever judges the
+// history is told that the file is damaged.
 //
 // # Kinds of events
 //

@@ -26,26 +26,16 @@ const maxLine = 1 << 28
 
 // Write writes the log as NDJSON: the header, then one event a line.
 func (l *Log) Write(w io.Writer) error {
-	enc := json.NewEncoder(w)
+	enc := newEncoder(w)
 	if err := enc.Encode(l.Header); err != nil {
 		return err
 	}
 	for _, e := range l.Events() {
-		var line any = e
-		if e.Kind == KindScalar {
-			line = scalar{e, e.Value}
-		}
-		if err := enc.Encode(line); err != nil {
+		if err := enc.event(e); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// scalar is an event whose value is written where it is 0, too.
-type scalar struct {
-	Event
-	Value Float `json:"value"`
 }
 
 // Save writes the log to <dir>/<rank>.ndjson, complete or not at all.
@@ -53,7 +43,12 @@ func (l *Log) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, fmt.Sprintf("%04d%s", l.Header.Rank, Extension)), l.Write)
+	return WriteFile(l.path(dir), l.Write)
+}
+
+// path is the log's file in a directory.
+func (l *Log) path(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("%04d%s", l.Header.Rank, Extension))
 }
 
 // WriteFile makes a file by a temporary file, fsync and rename, so that no
@@ -87,7 +82,8 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Read reads what Write wrote; name is used in errors, which give the line.
+// Read reads what Write wrote; name is used in errors, which give the line. A line that
+// repeats an earlier one, of what happens once, is left out: History.Damage says so.
 func Read(r io.Reader, name string) (*Log, error) {
 	room := int64(math.MaxInt64)
 	return read(r, name, maxLine, &room)
@@ -98,7 +94,7 @@ func Read(r io.Reader, name string) (*Log, error) {
 func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
-	l, lines := &Log{}, newLines()
+	l, lines, twice := &Log{}, newLines(), newDoubled()
 	for n := 1; s.Scan(); n++ {
 		line := bytes.TrimSpace(s.Bytes())
 		if len(line) == 0 {
@@ -117,6 +113,9 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		if err := l.Header.Admits(&e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
+		if twice.is(&e, line, name, n) {
+			continue
+		}
 		// What an event refers to is no longer than its line; a slice that grows is
 		// there twice for a while.
 		if *room -= 2*eventBytes + int64(len(line)); *room < 0 {
@@ -124,6 +123,7 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		}
 		l.events = append(l.events, e)
 	}
+	l.damage = twice.String()
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -56,21 +56,27 @@ func (h Header) at(rank int, o Origin) Header {
 // Log is one rank's events in the order recorded. It is a Recorder.
 type Log struct {
 	Header Header
-	// Keep, where not nil, says which events are kept; the others are dropped.
+	// Keep, where not nil, says which events are kept; the others go no further than
+	// the file of Stream. It may Take what was recorded before.
 	Keep   func(Event) bool
 	mu     sync.Mutex
 	events []Event
+	stream *stream // nil without a file
+	damage string  // of the file that it was read from
 }
 
 // Record appends e with the log's rank.
 func (l *Log) Record(e Event) {
 	e.Rank = l.Header.Rank
-	if l.Keep != nil && !l.Keep(e) {
-		return
-	}
+	keep := l.Keep == nil || l.Keep(e) // which may Take
 	l.mu.Lock()
-	l.events = append(l.events, e)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if l.stream != nil {
+		l.stream.add(e)
+	}
+	if keep {
+		l.events = append(l.events, e)
+	}
 }
 
 // Events is a copy of what has been recorded.
@@ -104,6 +110,9 @@ type History struct {
 	Origins map[int]Origin
 	// Dir is the directory that Load found it in; empty where it was not read.
 	Dir string
+	// Damage says what shows that files were damaged after they were written, of each
+	// by name and line: nothing of the run is held by what is left.
+	Damage []string
 }
 
 // Merge joins the logs of one run. It refuses two logs of one rank, ranks
@@ -127,6 +136,9 @@ func Merge(logs []*Log) (*History, error) {
 			return nil, fmt.Errorf("two histories of rank %d", r)
 		}
 		h.Ranks[r], h.Origins[r] = l.Events(), l.Header.Origin()
+		if l.damage != "" {
+			h.Damage = append(h.Damage, l.damage)
+		}
 	}
 	return h, nil
 }

@@ -62,7 +62,7 @@ func Table() []Row {
 		{[]string{"contracts/oracle"}, []string{"kernels", "kernels/{bound,ref}", "core/{data,model,optim,shard,spec,trace}", "contracts/contract"}},
 		{[]string{"contracts/fault"}, []string{"kernels", "core/...", "contracts/{contract,suite}"}},
 		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace,waits}", "internal/guard"}},
-		{[]string{"contracts/suite"}, []string{"core/{data,dryrun,launch,plan,spec,trace}", "contracts/{compare,contract}", "internal/guard"}},
+		{[]string{"contracts/suite"}, []string{"kernels", "core/{checkpoint,data,dryrun,launch,plan,spec,trace,train}", "contracts/{compare,contract}", "internal/guard"}},
 		{[]string{"contracts/ckpt/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,independent,suite}", "golden"}},
 		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/trace", "contracts/{contract,fault,suite}", "golden"}},
 		{[]string{"contracts/ddp/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,interleave,suite}"}},
@@ -71,7 +71,7 @@ func Table() []Row {
 		{[]string{"contracts/report"}, []string{"kernels", "core/{names,trace}", "contracts/contract"}},
 		{[]string{"contracts/contracttest"}, []string{"kernels", "kernels/cpu", "core/{data,launch,spec,trace,trace/tracetest}", "contracts/{contract,oracle,suite}", "internal/race"}},
 		{[]string{"contracts/contracttest/transcript"}, []string{"kernels", "core/{drill,names,plan,spec,trace}", "contracts/contract"}},
-		{[]string{"contracts"}, []string{"internal/guard", "kernels", "core/{checkpoint,data,files,launch,names,plan,spec,trace}", "golden", "contracts/{compare,contract,fault,independent,report,suite}",
+		{[]string{"contracts"}, []string{"internal/guard", "core/{data,files,launch,names,plan,spec,trace}", "golden", "contracts/{compare,contract,fault,independent,report,suite}",
 			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,order,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},

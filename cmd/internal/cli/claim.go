@@ -14,7 +14,8 @@ import (
 
 // Claim makes and holds the directories that a command writes to, but for empty
 // names, and shows that something can be written there, before work begins. One
-// that another run writes to is refused. release lets go of them.
+// that another run writes to is refused, and one that is named twice, by whatever
+// name: each holds what it is for and nothing else. release lets go of them.
 func Claim(dirs ...string) (release func(), err error) {
 	var held []*files.Lock
 	release = func() {
@@ -22,8 +23,7 @@ func Claim(dirs ...string) (release func(), err error) {
 			_ = l.Release() // what was to be written is; a file that is left holds nothing
 		}
 	}
-	seen := map[string]bool{}
-	for _, dir := range dirs {
+	for i, dir := range dirs {
 		if dir == "" {
 			continue
 		}
@@ -31,11 +31,11 @@ func Claim(dirs ...string) (release func(), err error) {
 			release()
 			return nil, err
 		}
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			if real, err = filepath.Abs(real); err == nil && seen[real] {
-				continue
+		for _, other := range dirs[:i] {
+			if Same(dir, other) {
+				release()
+				return nil, Usagef("directories %s and %s: are one; name two", other, dir)
 			}
-			seen[real] = true
 		}
 		l, err := files.Hold(dir)
 		if err != nil {
@@ -47,25 +47,75 @@ func Claim(dirs ...string) (release func(), err error) {
 	return release, nil
 }
 
-// FreshDir refuses a directory that already holds histories, as a usage error:
-// files of two runs must not mix.
+// Same reports whether two paths, which may have links in them, lead to one file or
+// directory that exists.
+func Same(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// Below reports whether a file, which need not exist, would lie in a directory or
+// anywhere below it.
+func Below(file, dir string) bool {
+	for at := filepath.Dir(file); ; at = filepath.Dir(at) {
+		if Same(at, dir) {
+			return true
+		}
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			if real, err = filepath.Abs(real); err == nil {
+				at = real
+			}
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
+}
+
+// FreshDir refuses a directory that already holds histories, or a link to where some
+// may be, as a usage error: files of two runs must not mix.
 func FreshDir(dir string) error {
 	real, err := filepath.EvalSymlinks(dir) // the walk does not follow a link
 	if err != nil {
 		return err
 	}
-	var found string
+	var found, link string
 	err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, trace.Extension) {
+		switch {
+		case err != nil:
+			return err
+		case linked(path, d):
+			link = path
+		case !d.IsDir() && strings.HasSuffix(path, trace.Extension):
 			found = path
-			return filepath.SkipAll
+		default:
+			return nil
 		}
-		return err
+		return filepath.SkipAll
 	})
-	if err == nil && found != "" {
-		err = Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
+	switch {
+	case err != nil:
+		return err
+	case link != "":
+		return Usagef("directory %s: holds %s, which leads to another directory, where histories may be; name an empty one", dir, link)
+	case found != "":
+		return Usagef("directory %s: holds %s of an earlier run; name an empty one", dir, found)
 	}
-	return err
+	return nil
+}
+
+// linked reports whether a name is a link to a directory: histories are read from
+// behind it too.
+func linked(path string, d fs.DirEntry) bool {
+	if d.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // Replaceable refuses names in dir that a command writes at its end and that are

@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/internal/guard"
@@ -38,7 +40,9 @@ const ExitCodes = `Exit codes:
      failed, a file or stdout could not be written, or interrupted
 Where several apply: 2 before anything runs, then 1, then 4, then 3. The work is
 done in a process of its own, so that its death, by lack of memory or a signal,
-is 4 too.`
+is 4 too. One thing no program can help: where a process may map less than about
+a GB (ulimit -v 800000), Go's runtime ends before this program begins, with 2 and
+a line on stderr that starts with "runtime" or "fatal error".`
 
 // UsageError is a mistake in flags or in the files they name.
 type UsageError struct{ Err error }
@@ -78,7 +82,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 		}
 		return nil
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsUsage(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsUsage(plain(err)) })
 	ran := false
 	inner := cmd.RunE
 	cmd.RunE = func(c *cobra.Command, args []string) error {
@@ -91,11 +95,20 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	}
 	Tell(stderr, cmd.Name(), err)
 	var usage *UsageError
-	if errors.As(err, &usage) || !ran { // before RunE only flags can be wrong
+	if errors.As(err, &usage) || !ran && !lost(stdout) { // before RunE only flags can be wrong, and what help and version print be lost
 		fmt.Fprintf(stderr, "%s --help shows the flags.\n", cmd.Name())
 		return Usage
 	}
 	return CannotRun
+}
+
+// plain is an error of parsing flags without the names of Go's functions.
+func plain(err error) error {
+	var number *strconv.NumError
+	if value := new(pflag.InvalidValueError); errors.As(err, &value) && errors.As(err, &number) {
+		return fmt.Errorf("%s %q: %w", value.GetFlag().Name, value.GetValue(), number.Err)
+	}
+	return err
 }
 
 // Tell writes an error of the named command to stderr. What it says of files is

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
@@ -39,7 +41,7 @@ func TestExecuteMapsErrorsToExitCodes(t *testing.T) {
 		{nil, Inconclusive, []string{"--number", "3"}, Inconclusive, ""},
 		{errors.New("no device"), Violated, nil, CannotRun, "tool: no device\n"},
 		{Usagef("level=%d: must be 1", 7), OK, nil, Usage, "tool: level=7: must be 1\ntool --help"},
-		{nil, OK, []string{"--number", "x"}, Usage, `tool: invalid argument "x"`},
+		{nil, OK, []string{"--number", "x"}, Usage, `tool: number "x": invalid syntax`},
 		{nil, OK, []string{"--letter"}, Usage, "tool: unknown flag: --letter"},
 		{nil, OK, []string{"word"}, Usage, `tool: "word": unexpected argument`},
 	} {
@@ -158,8 +160,13 @@ func TestPresetReadsFiles(t *testing.T) {
 		"{}":                                     "vocab=0",
 		sizes[:len(sizes)-1] + `,"name":"Nano"}`: "is that of a named configuration",
 		`{"hiden":8}`:                            "hiden",
-		`{"vocab":1e99}`:                         "number",
-		"[8]":                                    "unmarshal",
+		sizes[:len(sizes)-1] + `,"hidden":8}`:    `key "hidden": is given twice`,
+		sizes[:len(sizes)-1] + `,"Hidden":8}`:    `key "Hidden": is given twice`,
+		sizes[:len(sizes)-1] + `,"optimizer":{"lr":1,"beta1":0.5,"lr":1}}`:                  `key "optimizer.lr": is given twice`,
+		sizes[:len(sizes)-1] + `,"groups":{"tensor":1,"data":8},"groups":{"tensor":1}}`:     `key "groups": is given twice`,
+		sizes[:len(sizes)-1] + `,"groups":{"tensor":1,"data":8,"tensor":1},"optimizer":{}}`: `key "groups.tensor": is given twice`,
+		`{"vocab":1e99}`: "number",
+		"[8]":            "unmarshal",
 	} {
 		if _, err := Preset(write("bad.json", content)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "bad.json") {
 			t.Errorf("%q: %v, want the file and %q", content, err, want)
@@ -169,7 +176,11 @@ func TestPresetReadsFiles(t *testing.T) {
 
 func TestFreshDirRefusesOldHistories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	release, err := Claim("", dir, dir)
+	var usage *UsageError
+	if _, err := Claim("", dir, dir); !errors.As(err, &usage) {
+		t.Errorf("one directory twice: %v", err)
+	}
+	release, err := Claim("", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +204,7 @@ func TestFreshDirRefusesOldHistories(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(dir), link); err != nil {
 		t.Fatal(err)
 	}
-	for _, above := range []string{filepath.Dir(dir), link} {
-		var usage *UsageError
+	for _, above := range []string{filepath.Dir(dir), link, filepath.Dir(link)} {
 		if err := FreshDir(above); !errors.As(err, &usage) {
 			t.Errorf("a history below %s: %v", above, err)
 		}
@@ -225,5 +235,24 @@ func TestTextsOpenByName(t *testing.T) {
 		if string(text.Bytes) != want || (err == nil) != (want != "") || err == nil && text.Name != name {
 			t.Errorf("%q opens %q named %q: %v, want %q", name, text.Bytes, text.Name, err, want)
 		}
+	}
+}
+
+// TestGivenDoesNotWait: nobody may ever write to stdin.
+func TestGivenDoesNotWait(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, enough)
+	defer cancel()
+	var usage *UsageError
+	if _, err := Given(ctx, "-", r); !errors.Is(err, enough) || errors.As(err, &usage) {
+		t.Errorf("%v, want what ended it", err)
+	}
+	if text, err := Given(t.Context(), "-", strings.NewReader("x")); err != nil || text.Name != "-" || string(text.Bytes) != "x" {
+		t.Errorf("%+v, %v", text, err)
+	}
+	if _, err := Given(t.Context(), "-", strings.NewReader("")); !errors.As(err, &usage) {
+		t.Errorf("an empty one: %v", err)
 	}
 }

@@ -1,24 +1,18 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/files"
-	"github.com/lockstep-ml/lockstep/core/model"
-	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/optim"
-	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 	"github.com/lockstep-ml/lockstep/kernels/ref"
@@ -56,12 +50,25 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 }
 
 // Given opens the training text that a flag names: Text, and - for stdin, which the
-// names in histories never mean.
-func Given(name string, stdin io.Reader) (data.Text, error) {
-	if name == "-" {
-		return data.Read(name, stdin)
+// names in histories never mean. It does not wait for what comes after the end of ctx.
+// What cannot be read is a usage error.
+func Given(ctx context.Context, name string, stdin io.Reader) (data.Text, error) {
+	if t, ok := data.BuiltIn(name); ok {
+		return t, nil // at once, so that even then a report says what was not run
 	}
-	return Text(name)
+	text, err := files.Await(ctx, func() (data.Text, error) {
+		if name == "-" {
+			return data.Read("stdin", stdin)
+		}
+		return Text(name)
+	})
+	if err != nil && ctx.Err() != nil {
+		return text, fmt.Errorf("text %q: %w", name, Why(ctx, err))
+	}
+	if name == "-" {
+		text.Name = name
+	}
+	return text, AsUsage(err)
 }
 
 // Text opens a training text: a built-in one by its name, anything else is a file,
@@ -75,54 +82,6 @@ func Text(name string) (data.Text, error) {
 		return data.Part(name, Text)
 	}
 	return t, err
-}
-
-// maxConfigFile bounds a model configuration that is read from a file.
-const maxConfigFile = 1 << 20
-
-// Preset is the training configuration of a named model, or of the one described
-// by a JSON file whose name ends in .json: the fields of a model.Config and,
-// where the defaults do not suit, an "optimizer" object with those of an
-// optim.Config (name, lr, beta1, beta2, eps, momentum, decay, ...).
-func Preset(name string) (spec.Config, error) {
-	if !strings.HasSuffix(name, ".json") {
-		return spec.Preset(name)
-	}
-	b, err := files.Read(name, maxConfigFile)
-	if err != nil {
-		return spec.Config{}, fmt.Errorf("config: %w", err)
-	}
-	return configOf(b, name)
-}
-
-// configOf is the configuration that the content of a file of that name describes.
-func configOf(b []byte, name string) (spec.Config, error) {
-	c := spec.Config{Text: "default", Seed: 1}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	file := struct {
-		*model.Config
-		Optimizer *optim.Config `json:"optimizer"`
-	}{&c.Model, &c.Optimizer}
-	if err := dec.Decode(&file); err != nil {
-		return c, fmt.Errorf("config %s: %w", name, err)
-	}
-	if dec.More() {
-		return c, fmt.Errorf("config %s: holds more than one value", name)
-	}
-	if c.Model.Name == "" {
-		c.Model.Name = strings.TrimSuffix(filepath.Base(name), ".json")
-	}
-	if _, err := model.Named(c.Model.Name); err == nil {
-		return c, fmt.Errorf("config %s: name %q: is that of a named configuration; give it another", name, c.Model.Name)
-	}
-	if names.Printable(c.Model.Name) != c.Model.Name {
-		return c, fmt.Errorf("config %s: name %q: must be of printable characters", name, c.Model.Name)
-	}
-	if err := c.Validate(); err != nil {
-		return c, fmt.Errorf("config %s: %w", name, err)
-	}
-	return c, nil
 }
 
 // Terminal reports whether w is a terminal.

@@ -45,6 +45,17 @@ func (o *Output) Exit(name string, code int, stderr io.Writer) int {
 	return CannotRun
 }
 
+// lost reports whether w is an Output that something could not be written to.
+func lost(w io.Writer) bool {
+	o, ok := w.(*Output)
+	if !ok {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err != nil
+}
+
 // under is the writer beneath Outputs.
 func under(w io.Writer) io.Writer {
 	if o, ok := w.(*Output); ok {

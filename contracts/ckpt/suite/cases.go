@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
-	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -41,6 +40,7 @@ func fixtures(level int) []suite.Fixture {
 				"dp=2 then tp=2 then dp=4,zero=3"}}, // what is resumed last was stored by a run that was itself resumed
 			{Config: "odd", Steps: 4, Plans: []string{"dp=2 then dp=4,zero=3"}, Suffix: afterSkip},
 			wide("dp=16,zero=3 then dp=1"),
+			far("dp=2,zero=1 then pp=2"),
 		}
 	}
 	return []suite.Fixture{
@@ -52,6 +52,7 @@ func fixtures(level int) []suite.Fixture {
 			"dp=2,tp=2,zero=3 then tp=4", "dp=1 then tp=2,pp=2", "dp=4,zero=3,shard=tensors then dp=1"}},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=2 then dp=4,zero=3", "pp=2 then dp=4,zero=1"}, Suffix: afterSkip},
 		wide("dp=16,zero=3 then dp=1", "dp=1 then dp=16,zero=1", "dp=16,zero=2 then tp=2,pp=2"),
+		far("dp=2,zero=1 then pp=2", "tp=2 then dp=2 then dp=4,zero=3"),
 	}
 }
 
@@ -59,6 +60,17 @@ func fixtures(level int) []suite.Fixture {
 func wide(plans ...string) suite.Fixture {
 	return suite.Fixture{Config: "nano", Steps: 4, Plans: plans, Suffix: " of 17 sequences", Change: func(c *spec.Config) {
 		c.Model.Groups.Data, c.Model.SeqLen, c.Sequences = 16, 5, 17
+	}}
+}
+
+// distant is where runs begin whose checkpoints are of the last step that eight digits
+// count and of the next. Steps were skipped before.
+var distant = suite.Later{Step: 1e8 - 2, Taken: 1e8 - 7}
+
+// far begins there. Its schedule goes on.
+func far(plans ...string) suite.Fixture {
+	return suite.Fixture{Config: "odd", Steps: 4, Plans: plans, Suffix: distant.Suffix(), At: distant, Change: func(c *spec.Config) {
+		c.Optimizer.Beta2, c.Optimizer.Horizon = 0.9999999, 3e8
 	}}
 }
 
@@ -98,6 +110,7 @@ type resumption struct {
 	// via are plans on which the run goes on from the checkpoint before, for a step
 	// each, and is stored again.
 	via  []spec.Config
+	at   suite.Later // where the run begins that is interrupted
 	skip bool
 	// between may change the checkpoint of a step below root; resumed breaks the
 	// second run. Mutants have them.
@@ -109,13 +122,13 @@ type resumption struct {
 // worker.
 func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
 	last := len(on) - 1
-	x := resumption{from: on[0], via: on[1:last], to: on[last], skip: f.Suffix == afterSkip}
-	control := suite.Train(compare.Single(x.from), o)
+	x := resumption{from: on[0], via: on[1:last], to: on[last], at: f.At, skip: f.Suffix == afterSkip}
+	control := f.At.Run(compare.Single(x.from), o)
 	if x.skip {
 		control.Key += " with an infinity"
 		control.Parts = fault.Plant(*control.Config, 1, 1, float32(math.Inf(1)))
 	}
-	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, Do: x.run}, contract.Control: control}
+	return map[contract.Role]suite.Run{contract.Test: {Config: &x.to, First: x.at.Step, Do: x.run}, contract.Control: control}
 }
 
 // run stores the first steps in a directory of the run and gives the history of
@@ -132,39 +145,28 @@ func (x resumption) run(ctx context.Context, env suite.Env) (h *trace.History, e
 	if x.resumed != nil {
 		x.resumed(&env.Parts)
 	}
-	return resume(ctx, env, x.to, root)
-}
-
-// resume goes on from the checkpoint in dir.
-func resume(ctx context.Context, env suite.Env, cfg spec.Config, dir string) (*trace.History, error) {
-	c, err := checkpoint.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	env.Parts.Checkpoints.Resume = c
-	return env.Train(ctx, cfg)
+	return env.Resume(ctx, x.to, root)
 }
 
 // store makes the checkpoints of the first steps.
 func (x resumption) store(ctx context.Context, env suite.Env, root string) error {
 	cfg := x.from
-	cfg.Steps = stored
+	cfg.Steps = x.at.Step + stored
 	if x.skip {
 		fault.Plant(cfg, 1, 1, float32(math.Inf(1)))(&env.Parts)
 	}
 	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if _, err := env.Train(ctx, cfg); err != nil {
+	if _, err := x.at.Train(ctx, env, cfg); err != nil {
 		return err
 	}
 	for i, cfg := range x.via {
-		cfg.Steps = stored + 1 + i
-		if _, err := resume(ctx, env, cfg, root); err != nil {
+		cfg.Steps = x.at.Step + stored + 1 + i
+		if _, err := env.Resume(ctx, cfg, root); err != nil {
 			return fmt.Errorf("on %s: %w", cfg.Plan, err)
 		}
 	}
 	if x.between == nil {
 		return nil
 	}
-	return env.Once(ctx, func() error { return x.between(root, stored+len(x.via)) })
+	return env.Once(ctx, func() error { return x.between(root, x.at.Step+stored+len(x.via)) })
 }

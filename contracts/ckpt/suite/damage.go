@@ -203,7 +203,7 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 		}
 		dir := damagedDir(copied)
 		e := trace.Event{Kind: trace.KindRefusal, Step: stored, What: d.Name, Unit: d.File}
-		if _, err := resume(ctx, env, longer, dir); err != nil {
+		if _, err := env.Resume(ctx, longer, dir); err != nil {
 			e.Text = strings.ReplaceAll(err.Error(), copied, "")
 		}
 		log.Record(e)

@@ -38,7 +38,7 @@ func Damaged(ctx context.Context, name string) (*trace.History, error) {
 		}
 		return nil
 	}
-	return keeping(cfg, between)(ctx, suite.Env{
+	return keeping(suite.Later{}, cfg, between)(ctx, suite.Env{
 		Parts: launch.Parts{Backend: func(int) (kernels.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) }},
 		Text:  func(string) (data.Text, error) { return data.Default(), nil },
 	})

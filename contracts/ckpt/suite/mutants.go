@@ -29,6 +29,9 @@ func broken(from string, skip bool, between func(root string, step int) error, r
 	return func(c *suite.Case) {
 		r := c.Runs[contract.Test]
 		x := resumption{to: *r.Config, skip: skip, between: between}
+		if strings.HasSuffix(c.Name, distant.Suffix()) {
+			x.at = distant
+		}
 		for i, p := range suite.Exact(*r.Config, strings.Split(from, suite.Then)) {
 			if cfg := compare.On(*r.Config, p); i == 0 {
 				x.from = cfg
@@ -119,7 +122,7 @@ func unread(words ...string) func(c *suite.Case) {
 func rewritten(between func(root string, step int) error) func(*suite.Case) {
 	return func(c *suite.Case) {
 		r := c.Runs[contract.Test]
-		r.Key, r.Do = "", keeping(*r.Config, between)
+		r.Key, r.Do = "", keeping(suite.Later{}, *r.Config, between)
 		c.Runs[contract.Test] = r
 	}
 }
@@ -166,6 +169,8 @@ func mutants() []suite.Mutant {
 			"a run that was resumed stores the number of steps that it took itself"),
 		m("counter-is-the-number-of-batches", "3", skipping, at(some, 1, "2 optimizer steps"), files("dp=2", true, recounted(func(s *contents) int { return s.Step })),
 			"a step that was skipped before the run was stored counts after it"),
+		m("counter-goes-on-in-float32", "3", "odd dp=2,zero=1 then dp=1,pp=2"+distant.Suffix(), at(some, distant.Step+stored, "counter"), run("dp=2,zero=1", fault.OnCounter(func(_, taken int) int { return int(float32(taken)) })),
+			"the counter is kept in a float32, as that of torch.optim.AdamW is"),
 		m("one-rank-begins-anew", "3", toShards, at(3, 2, "counter"), run("tp=2,pp=2", fault.IdleCounter(3)),
 			"one rank continues with the initial step number (horovod/horovod#526)", "B010"),
 

@@ -26,6 +26,10 @@ import (
 // inFiles ends the names of cases in which only the files are looked at.
 const inFiles = " stored"
 
+// farthest is the last place that a run can go on from and be stored again: its steps
+// have ten digits.
+var farthest = suite.Later{Step: spec.MaxSteps - stored, Taken: spec.MaxSteps - stored - 1}
+
 // files are the default plans that store, by level.
 func files(level int) []suite.Fixture {
 	f := func(config, suffix string, change func(*spec.Config), plans ...string) suite.Fixture {
@@ -35,6 +39,7 @@ func files(level int) []suite.Fixture {
 		f("nano", "", nil, "dp=4,zero=3", "tp=2,pp=2"),
 		f("odd", "", nil, "dp=2,tp=2,zero=1"),
 		f("odd", " sgd", sgd, "dp=4,zero=1"),
+		{Config: "nano", Steps: stored, Plans: []string{"dp=2"}, Suffix: farthest.Suffix() + inFiles, At: farthest},
 	}
 	if level > 1 {
 		out = append(out,
@@ -55,17 +60,17 @@ func storing(o suite.Options) []suite.Case {
 		}
 	}, Named: func(config string, _ int) suite.Fixture {
 		return suite.Fixture{Config: config, Steps: stored, Plans: []string{"dp=2,zero=1"}, Suffix: inFiles}
-	}, Runs: func(_ suite.Options, _ suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
-		return map[contract.Role]suite.Run{contract.Test: {Config: &on[0], Do: keeping(on[0], nil)}}
+	}, Runs: func(_ suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
+		return map[contract.Role]suite.Run{contract.Test: {Config: &on[0], First: f.At.Step, Do: keeping(f.At, on[0], nil)}}
 	}, Exact: true, Clauses: []string{"C-CKPT-001.6", "C-CKPT-001.7"}}
 	return g.Cases(o)
 }
 
 // keeping makes the history of a run that stores its last step, with what another
 // reader finds in the files. between, where not nil, changes them before.
-func keeping(cfg spec.Config, between func(root string, step int) error) func(context.Context, suite.Env) (*trace.History, error) {
+func keeping(at suite.Later, cfg spec.Config, between func(root string, step int) error) func(context.Context, suite.Env) (*trace.History, error) {
 	return func(ctx context.Context, env suite.Env) (*trace.History, error) {
-		return stores(ctx, env, cfg, func(h *trace.History, root string) error {
+		return stores(ctx, env, at, cfg, func(h *trace.History, root string) error {
 			return env.Once(ctx, func() error { return lookInto(h, cfg, root, between) })
 		})
 	}
@@ -87,16 +92,16 @@ func lookInto(h *trace.History, cfg spec.Config, root string, between func(root 
 	return nil
 }
 
-// stores makes the history of a run that stores its steps below a directory of its
-// own, at which look looks.
-func stores(ctx context.Context, env suite.Env, cfg spec.Config, look func(h *trace.History, root string) error) (h *trace.History, err error) {
+// stores makes the history of a run that begins at a place and stores its steps below a
+// directory of its own, at which look looks.
+func stores(ctx context.Context, env suite.Env, at suite.Later, cfg spec.Config, look func(h *trace.History, root string) error) (h *trace.History, err error) {
 	root, release, err := env.Dir()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	env.Parts.Checkpoints = train.Checkpoints{Dir: root, Every: 1}
-	if h, err = env.Train(ctx, cfg); err != nil {
+	if h, err = at.Train(ctx, env, cfg); err != nil {
 		return h, err
 	}
 	return h, look(h, root)
@@ -167,7 +172,7 @@ func goldenCase(between, whole func(root string, step int) error) suite.Case {
 	return suite.Case{Name: goldenName, Clauses: []string{"C-CKPT-001.8"}, Runs: map[contract.Role]suite.Run{
 		contract.Test: {Config: &cfg, Do: func(ctx context.Context, env suite.Env) (*trace.History, error) {
 			env.Text = func(string) (data.Text, error) { return data.Default(), nil } // whatever was asked for
-			return stores(ctx, env, cfg, func(h *trace.History, root string) error {
+			return stores(ctx, env, suite.Later{}, cfg, func(h *trace.History, root string) error {
 				err := env.Once(ctx, func() error {
 					if between != nil {
 						if err := between(root, cfg.Steps); err != nil {
@@ -199,7 +204,7 @@ func resumeGolden(ctx context.Context, env suite.Env, h *trace.History, cfg spec
 	env.Parts.Checkpoints = train.Checkpoints{}
 	e := trace.Event{Kind: trace.KindRefusal, Step: cfg.Steps - 1}
 	cfg.Steps++
-	if _, err := resume(ctx, env, cfg, dir); err != nil {
+	if _, err := env.Resume(ctx, cfg, dir); err != nil {
 		e.Text = strings.ReplaceAll(err.Error(), root, "")
 	}
 	if env.First() {

@@ -9,8 +9,10 @@
 //	run ROLE          begins the history of a role (test, control, ...): the
 //	                  input changes the preset configuration nano, one setting
 //	                  a line: preset NAME, plan PLAN, steps N, sequences N,
-//	                  layers N, seq_len N, workers N (Groups.Data), tied,
-//	                  digests (Evidence.Digests)
+//	                  a size of the model as in its JSON (layers N, seq_len N),
+//	                  workers N and tensor N (of its Groups), tied, digests
+//	                  (Evidence.Digests), optimizer NAME, and the optimizer's
+//	                  numbers as in its JSON (lr X, horizon N)
 //	drill ROLE world=N [repeats=N]
 //	                  begins the history of a drill of communicators, of level
 //	                  0 and seed 1, in which every operation gave its right
@@ -192,16 +194,25 @@ func (s *script) history(role contract.Role, header trace.Header) *trace.History
 func set(cfg *spec.Config, line string) (err error) {
 	name, value, _ := strings.Cut(line, " ")
 	value = strings.TrimSpace(value)
-	numbers := map[string]*int{"steps": &cfg.Steps, "sequences": &cfg.Sequences, "layers": &cfg.Model.Layers, "seq_len": &cfg.Model.SeqLen, "workers": &cfg.Model.Groups.Data}
-	switch at := numbers[name]; {
+	m, o := &cfg.Model, &cfg.Optimizer
+	numbers := map[string]*int{"steps": &cfg.Steps, "sequences": &cfg.Sequences, "workers": &m.Groups.Data, "tensor": &m.Groups.Tensor,
+		"vocab": &m.Vocab, "hidden": &m.Hidden, "layers": &m.Layers, "heads": &m.Heads, "kv_heads": &m.KVHeads, "head_dim": &m.HeadDim,
+		"intermediate": &m.Intermediate, "seq_len": &m.SeqLen, "warmup": &o.Warmup, "horizon": &o.Horizon}
+	reals := map[string]*float64{"lr": &o.LR, "beta1": &o.Beta1, "beta2": &o.Beta2, "eps": &o.Eps, "momentum": &o.Momentum,
+		"decay": &o.Decay, "clip": &o.Clip, "min_lr": &o.MinLR}
+	switch at, x := numbers[name], reals[name]; {
 	case at != nil:
 		*at, err = strconv.Atoi(value)
+	case x != nil:
+		*x, err = strconv.ParseFloat(value, 64)
 	case name == "preset":
 		*cfg, err = spec.Preset(value)
 	case name == "plan":
 		cfg.Plan, err = plan.Parse(value)
+	case name == "optimizer":
+		o.Name = value
 	case name == "tied" && value == "":
-		cfg.Model.Tied = true
+		m.Tied = true
 	case name == "digests" && value == "":
 		cfg.Evidence.Digests = true
 	default:

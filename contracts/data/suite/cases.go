@@ -23,10 +23,31 @@ const (
 // epoch is how many whole steps the text of the cases over many epochs has.
 const epoch = 7
 
+// The places of late cases: the sequences before them are more than 16, and more than
+// 32, bits count.
+var (
+	many = suite.Later{Step: 20_011, Taken: 20_007}
+	most = suite.Later{Step: spec.MaxSteps - steps, Taken: 1 << 20}
+)
+
+// perStep is how many sequences a step of a small case has.
+const perStep = 5
+
+// small is a small model whose steps are as short.
+func small(c *spec.Config) {
+	c.Model.Layers, c.Model.Hidden, c.Model.Intermediate, c.Model.SeqLen = 1, 8, 8, 8
+	c.Sequences, c.Blank = perStep, []int{3}
+}
+
+func smallPadded(c *spec.Config) {
+	small(c)
+	c.LastStep = data.Pad
+}
+
 // lasting takes a small model through its text again and again.
 func lasting(c *spec.Config) {
-	c.Model.Layers, c.Model.Hidden, c.Model.Intermediate, c.Model.SeqLen = 1, 8, 8, 8
-	c.Sequences, c.Blank, c.Steps = 5, []int{3}, max(c.Steps, 5*(epoch+1))
+	small(c)
+	c.Steps = max(c.Steps, 5*(epoch+1))
 }
 
 func lastingPadded(c *spec.Config) {
@@ -60,6 +81,9 @@ func fixtures(level int) []suite.Fixture {
 		f("odd", toEnd, onPaddedBytes, "dp=4,zero=1"),
 		{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: lasting, Suffix: again, Epoch: epoch},
 		{Config: "odd", Steps: steps, Plans: []string{"dp=1"}, Change: lastingPadded, Suffix: again + ", padded", Epoch: epoch},
+		{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: small, Suffix: many.Suffix(), At: many},
+		{Config: "nano", Steps: steps, Plans: []string{"dp=1"}, Change: smallPadded, Suffix: most.Suffix() + ", padded", Epoch: epoch, At: most},
+		{Config: "odd", Steps: steps, Plans: []string{"dp=2"}, Change: small, Suffix: most.Suffix(), At: most},
 	}
 	if level > 1 {
 		out = append(out,
@@ -105,5 +129,5 @@ func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role
 			cfg.Sequences = max(cfg.Sequences, set.Len()*2/5)
 		}
 	}
-	return map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, o)}
+	return map[contract.Role]suite.Run{contract.Test: f.At.Run(cfg, o)}
 }

@@ -84,6 +84,14 @@ func lateFrom(n, epoch int) fault.Fault {
 	})
 }
 
+// narrowed counts the sequences before a step of n in an integer that wraps.
+func narrowed(n int, wrap func(sequences int) int) fault.Fault {
+	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {
+		s.Step = wrap(s.Step*n) / n
+		return s.Do()
+	})
+}
+
 // dropPadded leaves out the last step of every epoch of so many.
 func dropPadded(epoch int) fault.Fault {
 	return fault.OnShare(func(s fault.Share) ([]data.Sequence, []int64) {

@@ -18,6 +18,7 @@ type fixture struct {
 	clauses        []string           // that it is evidence for; nil is all
 	judged         []int              // steps whose activations are recorded; none is the last one
 	whole          bool               // sequence, and batch: it fits as it is
+	at             suite.Later        // where the run begins
 }
 
 // steps of a case: in the last one, when norm weights are no longer 1, activations
@@ -36,11 +37,12 @@ func fixtures(level int) []fixture {
 	out := []fixture{
 		{config: "nano", suffix: " adamw", change: plain},
 		{config: "odd", suffix: " adamw biased", change: biased},
-		{config: "nano", suffix: " sgd", change: sgd, clauses: []string{"C-MODEL-001.1", "C-MODEL-001.3", "C-MODEL-001.4"}},
+		{config: "nano", suffix: " sgd", change: sgd, clauses: append([]string{"C-MODEL-001.1"}, moving...)},
 		{config: "nano"}, {config: "odd"},
 		{config: "nano", suffix: " of 72 steps", change: long, judged: []int{26, 48, lasting - 1}},
 		{config: "odd", suffix: " of 140 tokens", change: wide},
 	}
+	out = append(out, late()...)
 	if level > 1 {
 		out = append(out, fixture{config: "tiny"}, fixture{config: "5M"})
 	}
@@ -79,10 +81,9 @@ const lasting, distant, above = 72, 22, 0x9e3779b9 << 32
 func long(c *spec.Config) {
 	c.Seed ^= above
 	c.Steps = max(c.Steps, lasting)
-	small(c)
-	c.Sequences, c.Model.SeqLen = 3, 5
+	tiny(c)
 	o := &c.Optimizer
-	o.LR, o.Beta1, o.Beta2, o.Clip, o.Warmup, o.Horizon, o.MinLR = 3e-3, 0.98, 0.99, 0.9, 3, distant, 5e-4
+	o.Beta1, o.Beta2, o.Warmup, o.Horizon = 0.98, 0.99, 3, distant
 }
 
 // wide has positions past 128, in heads of three angles.
@@ -115,70 +116,51 @@ func list(o suite.Options) []suite.Case {
 		if f.change != nil {
 			f.change(&cfg)
 		}
+		var less, lacks string
 		if f.whole {
 			record(&cfg)
-		} else if err := fit(&cfg, o.Level); err != nil {
-			return []suite.Case{suite.Broken(f.config, err)}
+		} else {
+			less, lacks = fit(&cfg, o)
 		}
-		c := Case(cfg.Model.Name+f.suffix, cfg, o, f.judged...)
-		if c.Clauses = f.clauses; !c.Shows(values) {
-			c.Runs[contract.Test] = suite.Train(cfg, o)
+		if f.at.Step > 0 {
+			f.at.Until(&cfg, max(o.Steps, lately))
 		}
+		c := f.made(cfg, o)
+		c.Less, c.Lacks = less, lacks
 		out = append(out, c)
 	}
 	return out
 }
 
-// work is how many parameters times tokens the step has that is judged: 6e8 take a
-// processor about a second.
-func work(level int) int64 {
-	return map[int]int64{1: 5e8, 2: 6e9, 3: 6e10}[max(level, 1)]
-}
-
-const (
-	// maxElements bounds parameters times steps: four of each parameter's are kept in
-	// memory.
-	maxElements = 1 << 26
-	// maxParams bounds the models whose elements are kept, of two steps at least.
-	maxParams = 1 << 28
-	// least is the shortest sequence that a large model is judged on, of few.
-	least, few = 8, 3
-)
-
-// fit shortens sequences, the batch and the run of a large model: all formulas
-// stay, there are fewer positions and rows.
-func fit(c *spec.Config, level int) error {
-	n := c.Model.Params()
-	if n > maxParams {
-		return fmt.Errorf("config %s: %d parameters: the elements of at most %d are kept in memory", c.Model.Name, n, maxParams)
-	}
-	rows := work(level) / n
-	if rows < int64(c.Sequences)*least && c.Sequences > few {
-		c.Sequences, c.Blank = few, nil
-	}
-	c.Model.SeqLen = min(c.Model.SeqLen, max(least, int(rows)/c.Sequences))
-	record(c)
-	return nil
-}
-
-// record records all elements of a run, of as many steps as there is memory for.
-func record(c *spec.Config) {
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
-	c.Steps = max(2, min(c.Steps, int(maxElements/c.Model.Params())))
-}
-
-// Case is a run of a configuration of one rank with the activations of some steps; of
-// none given, of its last.
-func Case(name string, cfg spec.Config, o suite.Options, judged ...int) suite.Case {
-	if len(judged) == 0 {
+// made is the case of a fixture's configuration.
+func (f *fixture) made(cfg spec.Config, o suite.Options) suite.Case {
+	c := suite.Case{Name: cfg.Model.Name + f.suffix, Clauses: f.clauses}
+	judged := f.judged
+	switch {
+	case !c.Shows(values):
+		judged = nil
+	case judged == nil:
 		judged = []int{cfg.Steps - 1}
 	}
-	r := suite.Train(cfg, o)
+	c.Runs = map[contract.Role]suite.Run{contract.Test: recorded(cfg, o, f.at, judged)}
+	return c
+}
+
+// Case is a run of a configuration of one rank with the activations of its last step.
+func Case(name string, cfg spec.Config, o suite.Options) suite.Case {
+	r := recorded(cfg, o, suite.Later{}, []int{cfg.Steps - 1})
+	return suite.Case{Name: name, Runs: map[contract.Role]suite.Run{contract.Test: r}}
+}
+
+// recorded is a run of one rank that begins at a place, with the activations of the
+// steps that are judged.
+func recorded(cfg spec.Config, o suite.Options, at suite.Later, judged []int) suite.Run {
+	r := at.Run(cfg, o)
 	r.Key += fmt.Sprintf(" with the activations of steps %v", judged)
 	r.Do = func(ctx context.Context, env suite.Env) (*trace.History, error) {
 		rec := &recorder{only: judged, layers: cfg.Model.Layers}
 		rec.attach(&env.Parts)
-		h, err := env.Train(ctx, cfg)
+		h, err := at.Train(ctx, env, cfg)
 		if h != nil {
 			rec.into(h)
 		}
@@ -187,5 +169,5 @@ func Case(name string, cfg spec.Config, o suite.Options, judged ...int) suite.Ca
 		}
 		return h, err
 	}
-	return suite.Case{Name: name, Runs: map[contract.Role]suite.Run{contract.Test: r}}
+	return r
 }

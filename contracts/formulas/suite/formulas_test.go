@@ -247,10 +247,31 @@ func TestNamedConfigurations(t *testing.T) {
 	if n := len(formulas.Suite().Cases(o)); n != 1 {
 		t.Errorf("nano: %d cases, want its own alone, whose sequences are whole", n)
 	}
-	o = contracttest.Options()
-	o.Config = "llama2-7b"
-	if cs := formulas.Suite().Cases(o); cs[0].Runs[contract.Test].Config != nil {
-		t.Error("the elements of seven billion parameters are kept")
+}
+
+// Of a model whose elements there is no memory for, as many blocks are judged as there is
+// memory for, and that is said; where there is none for one, the bytes are named.
+func TestModelsBeyondTheMemory(t *testing.T) {
+	for _, x := range []struct {
+		config      string
+		memory      int64
+		layers      int
+		less, lacks string
+	}{
+		{"50M", 8 << 30, 12, "", ""},
+		{"50M", 4 << 30, 1, "1 of 12 blocks, as wide as they are: a run whose elements are all kept needs 6.2 GiB of memory for all blocks, 3.8 GiB for these, and 4.0 GiB may be used", ""},
+		{"50M", 1 << 30, 1, "", "a run of one of 50M's 12 blocks, all of whose elements are kept, needs 3.8 GiB of memory, and 1.0 GiB may be used"},
+		{"350M", 1 << 40, 24, "", ""},
+		{"350M", 20 << 30, 15, "15 of 24 blocks", ""},
+		{"llama2-7b", 0, 1, "", "and 16.0 GiB may be used"},
+	} {
+		o := contracttest.Options()
+		o.Config, o.Memory = x.config, x.memory
+		cs := formulas.Suite().Cases(o)[0]
+		if n := cs.Runs[contract.Test].Config.Model.Layers; n != x.layers || !strings.Contains(cs.Less, x.less) || (x.less == "") != (cs.Less == "") ||
+			!strings.Contains(cs.Lacks, x.lacks) || (x.lacks == "") != (cs.Lacks == "") {
+			t.Errorf("%s in %d bytes: %d blocks, less %q, lacks %q", x.config, x.memory, n, cs.Less, cs.Lacks)
+		}
 	}
 }
 

@@ -18,10 +18,11 @@ func wholly(o suite.Options) []fixture {
 		return nil // the configuration's own case says so
 	}
 	own := full
-	if err := fit(&own, o.Level); err != nil || own.Model.SeqLen == full.Model.SeqLen {
+	if _, lacks := fit(&own, o); lacks != "" || own.Model.SeqLen == full.Model.SeqLen {
 		return nil
 	}
 	one := full.Model
+	one.Layers = own.Model.Layers
 	if positions(one) > 2*work(o.Level) {
 		one = narrow(one, 2*work(o.Level))
 	}
