@@ -15,12 +15,13 @@ type Agent struct {
 	engine *suite.Engine
 }
 
-// NewAgent is an agent of a verification of contracts, or of a self-test.
-func NewAgent(cs []*suite.Suite, o Options, selfTest bool) (*Agent, error) {
+// NewAgent is an agent of a verification, or of a self-test, whose driver has checked
+// what is to be run.
+func NewAgent(o Options, selfTest bool) (*Agent, error) {
 	if selfTest {
 		o.ownCases()
 	}
-	if err := o.Check(cs); err != nil {
+	if err := o.Check(nil); err != nil {
 		return nil, err
 	}
 	a := &Agent{o: &o, engine: o.engine()}
@@ -34,20 +35,22 @@ func (a *Agent) Make(ctx context.Context, run suite.Away, seat func(*suite.Env))
 	if run.Config != nil {
 		return a.engine.MakeTraining(ctx, run, seat)
 	}
-	t, err := a.trial(run.Name)
+	t, err := a.trial(run.Name, run.Memory)
 	if err != nil {
 		return nil, fmt.Errorf("%s: no such run here: %w", run.Name, err)
 	}
 	return t.Make(ctx, run.Name.Role, seat)
 }
 
-// trial is that of a run's name.
-func (a *Agent) trial(n suite.RunName) (*suite.Trial, error) {
+// trial is that of a run's name, at a driver that may use so much memory.
+func (a *Agent) trial(n suite.RunName, memory int64) (*suite.Trial, error) {
 	c, err := Find(n.Contract)
 	if err != nil {
 		return nil, err
 	}
-	all := c.Cases(a.o.about(c))
+	o := *a.o
+	o.Memory = memory
+	all := c.Cases(o.about(c))
 	i := slices.IndexFunc(all, func(one suite.Case) bool { return one.Name == n.Case })
 	if i < 0 {
 		return nil, fmt.Errorf("%s has no case %q", n.Contract, n.Case)

@@ -23,7 +23,7 @@ func TestAgentsFindRuns(t *testing.T) {
 		same := func(c suite.Case, n suite.RunName) {
 			for _, role := range c.Roles() {
 				n.Role = role
-				got, err := a.trial(n)
+				got, err := a.trial(n, 0)
 				if err != nil {
 					t.Fatalf("%s: %v", n, err)
 				}
@@ -49,7 +49,7 @@ func TestAgentsFindRuns(t *testing.T) {
 			t.Errorf("%d runs", found)
 		}
 		for _, n := range []suite.RunName{{Contract: "C-NONE-001"}, {Contract: "C-DDP-001", Case: "no case"}, {Contract: "C-DDP-001", Case: "nano dp=2", Mutant: "none"}} {
-			if _, err := a.trial(n); err == nil {
+			if _, err := a.trial(n, 0); err == nil {
 				t.Errorf("%+v is found", n)
 			}
 		}

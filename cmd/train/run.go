@@ -138,9 +138,6 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
-	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
-		return cli.CannotRun, err
-	}
 	if o.deadline <= 0 {
 		return cli.Usage, cli.Usagef("deadline=%v: must be greater than 0", o.deadline)
 	}
@@ -153,6 +150,9 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.Usage, err
 	case seat != nil:
 		return o.serve(ctx, seat, c, text, parts)
+	}
+	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {
+		return cli.CannotRun, err
 	}
 	release, err := cli.Claim(o.history, o.save)
 	if err != nil {

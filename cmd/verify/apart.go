@@ -65,7 +65,7 @@ func away(ctx context.Context, team *procs.Team, a suite.Away) (h *trace.History
 // there are.
 func (o *options) identity(opts *contracts.Options) (string, error) {
 	own := opts.Options
-	own.Text.Bytes = nil
+	own.Text.Bytes, own.Memory = nil, 0 // an agent has a share of that
 	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline)
 }
 
@@ -83,12 +83,12 @@ func (c *company) Dir() (string, error) {
 }
 
 // serve is the work of an agent.
-func (o *options) serve(ctx context.Context, seat procs.Server, cs []*suite.Suite, opts contracts.Options) (int, error) {
+func (o *options) serve(ctx context.Context, seat procs.Server, opts contracts.Options) (int, error) {
 	identity, err := o.identity(&opts)
 	if err != nil {
 		return cli.CannotRun, err
 	}
-	a, err := contracts.NewAgent(cs, opts, o.selfTest)
+	a, err := contracts.NewAgent(opts, o.selfTest)
 	if err != nil {
 		return cli.Usage, cli.AsUsage(err)
 	}

@@ -26,7 +26,7 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	if err != nil {
 		return cli.Usage, err
 	}
-	if len(o.histories) == 0 {
+	if len(o.histories) == 0 && !o.placed.Child() {
 		if err := opts.Check(cs); err != nil {
 			return cli.Usage, cli.AsUsage(err)
 		}
@@ -35,7 +35,7 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	case err != nil:
 		return cli.Usage, err
 	case seat != nil:
-		return o.serve(ctx, seat, cs, opts)
+		return o.serve(ctx, seat, opts)
 	}
 	release, err := o.claim()
 	if err != nil {
@@ -124,7 +124,7 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	}
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
-			Backend: o.backend, Text: text, Memory: cli.Memory()},
+			Backend: o.backend, Text: text, Memory: o.placed.Memory()},
 		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -21,7 +22,8 @@ type Placement struct {
 	Agents    int    // of ranks as processes
 	Expect    int    // agents that a launcher has started, of which this process is one
 
-	found *procs.Found
+	found  *procs.Found
+	memory int64 // of all agents, where this one has a share; 0 else
 }
 
 // Goroutines and Processes are what ranks can be.
@@ -78,6 +80,7 @@ func (p *Placement) find(flags *pflag.FlagSet) (err error) {
 	}
 	p.Launch, p.Agents = Processes, p.Expect
 	if p.found.Agent > 0 {
+		p.memory = Memory()
 		processors, bytes := share(p.Expect)
 		runtime.GOMAXPROCS(processors)
 		if bytes > 0 {
@@ -116,6 +119,13 @@ func (p *Placement) Seat(deadline time.Duration) (procs.Server, error) {
 	}
 	return nil, nil
 }
+
+// Memory is how many bytes the ranks may use, wherever they are.
+func (p *Placement) Memory() int64 { return cmp.Or(p.memory, Memory()) }
+
+// Child reports whether this process is an agent that its driver has started, and that
+// so has nothing to check.
+func (p *Placement) Child() bool { return isAgent() }
 
 // Apart reports whether ranks are in processes of their own.
 func (p *Placement) Apart() bool { return p.Launch == Processes }
