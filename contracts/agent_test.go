@@ -56,6 +56,31 @@ func TestAgentsFindRuns(t *testing.T) {
 	}
 }
 
+// An agent, whose share of the memory is another, has the case that the driver's memory
+// allows.
+func TestAgentsHaveTheMemoryOfTheirDriver(t *testing.T) {
+	share := Options{Options: suite.Options{Config: "350M", Memory: 8 << 30}, Parts: full().Parts}
+	a, err := NewAgent(share, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := share
+	all.Memory = 20 << 30
+	c, err := Find("C-MODEL-001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, small := all.Cases(c)[0], share.Cases(c)[0]
+	got, err := a.trial(suite.RunName{Contract: c.ID, Case: one.Name, Role: contract.Test}, all.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, less := one.Runs[contract.Test].Config, small.Runs[contract.Test].Config
+	if found := got.Runs[contract.Test].Config; !reflect.DeepEqual(found, want) || found.Model.Layers == less.Model.Layers {
+		t.Errorf("the agent has %d blocks, the driver means %d, and the agent's own memory has room for %d", found.Model.Layers, want.Model.Layers, less.Model.Layers)
+	}
+}
+
 // A mutant that asks for turns, which only ranks of one process can take, says that it
 // needs one process.
 func TestMutantsThatNeedOneProcess(t *testing.T) {

@@ -1,11 +1,17 @@
-//go:build unix
+//go:build linux
 
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
@@ -72,6 +78,81 @@ func TestProcessesStoreAndRecord(t *testing.T) {
 	if cut := all[0].CutOff(); cut != "" || len(all[0].Missing()) > 0 {
 		t.Errorf("%s, ranks %v are missing", cut, all[0].Missing())
 	}
+}
+
+// Every rank's history has what it has in one process, and is there up to the last
+// step when an agent is killed.
+func TestHistoriesOfProcesses(t *testing.T) {
+	plan := []string{"--plan", "dp=2,pp=2,zero=1"}
+	here, apart := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "apart")
+	for dir, flags := range map[string]string{here: "--steps 3", apart: "--steps 3 --launch procs --agents 3"} {
+		if code, _, stderr := call(t.Context(), slices.Concat(plan, strings.Fields(flags), []string{"--history", dir})...); code != cli.OK {
+			t.Fatal(code, stderr)
+		}
+	}
+	a, b := load(t, here), load(t, apart)
+	for rank := range 4 {
+		if x, y := counts(a.Ranks[rank]), counts(b.Ranks[rank]); !maps.Equal(x, y) {
+			t.Errorf("rank %d recorded %v in one process, and %v in its own", rank, x, y)
+		}
+	}
+	cut := filepath.Join(t.TempDir(), "cut")
+	out, errs := killer{at: "step 5/"}, bytes.Buffer{}
+	code := run(t.Context(), append(plan, "--steps", "100000", "--launch", "procs", "--agents", "3", "--deadline", "10s", "--history", cut), &out, &errs)
+	if code != cli.CannotRun || !strings.Contains(errs.String(), "was ended by signal 9") || !strings.Contains(errs.String(), "the history up to there is in "+cut) {
+		t.Errorf("%d: %s", code, errs.String())
+	}
+	h := load(t, cut)
+	for rank := range 4 {
+		if e := h.Ranks[rank]; len(e) == 0 || e[len(e)-1].Step < 3 {
+			t.Errorf("rank %d has %d events", rank, len(e))
+		}
+	}
+	if h.CutOff() == "" || len(h.Damage) > 0 {
+		t.Errorf("cut off %q, damage %q", h.CutOff(), h.Damage)
+	}
+}
+
+// killer kills a child of this process when a line is printed.
+type killer struct {
+	at     string
+	killed bool
+}
+
+func (k *killer) Write(b []byte) (int, error) {
+	if !k.killed && strings.Contains(string(b), k.at) {
+		k.killed = true
+		tasks, err := filepath.Glob("/proc/self/task/*/children")
+		for _, file := range tasks {
+			all, _ := os.ReadFile(file) // a thread may have ended
+			for _, s := range strings.Fields(string(all)) {
+				var pid int
+				if pid, err = strconv.Atoi(s); err == nil {
+					return len(b), syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+		return 0, fmt.Errorf("nobody to kill: %v", err)
+	}
+	return len(b), nil
+}
+
+func load(t *testing.T, dir string) *trace.History {
+	t.Helper()
+	all, err := trace.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+// counts says how many events of each kind there are in each step.
+func counts(events []trace.Event) map[string]int {
+	out := map[string]int{}
+	for _, e := range events {
+		out[fmt.Sprint(e.Step, e.Kind, e.What)]++
+	}
+	return out
 }
 
 func TestPlacementsThatAreNone(t *testing.T) {
