@@ -29,7 +29,7 @@ func TestProcessesHold(t *testing.T) {
 		`--contract C-COMM-001|--case|tree of 3 ranks`:                                   "7 clauses: 7 held",
 		`--contract C-KERN-001|--case|routines`:                                          "1 clause: 1 held",
 		`--contract C-CKPT-001|--case|odd dp=2,zero=1 then dp=1,pp=2 from step 99999998`: "4 clauses: 4 held",
-		`--contract C-CKPT-001|--case|nano dp=2 from step 2147483646 stored`:             "2 clauses: 2 held",
+		`--contract C-CKPT-001|--case|nano dp=2 from step 1073741822 stored`:             "2 clauses: 2 held",
 		`--contract C-DATA-001|--case|nano dp=2 from step 20011`:                         "4 clauses: 4 held",
 		`--contract C-MODEL-001|--case|nano from step 100`:                               "3 clauses: 3 held",
 		`--contract C-MODEL-001|--steps|2`:                                               "held",
