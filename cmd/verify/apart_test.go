@@ -53,8 +53,13 @@ func TestProcessesLeaveOut(t *testing.T) {
 	}
 }
 
-// Mutants are broken in the processes that have their ranks, and are seen.
+// Mutants are broken in the processes that have their ranks, and are seen; also one that
+// has the same operations again on communicators which are split anew, whose numbers
+// then are the same.
 func TestProcessesSelfTest(t *testing.T) {
+	if code, stdout, stderr := call(t.Context(), "--launch", "procs", "--self-test", "--faults", "all-reduced-instead-of-scattered"); code != cli.OK {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
 	code, stdout, stderr := call(t.Context(), "--launch", "procs", "--self-test", "--contract", "C-DDP-001", "--faults", "reduction-skipped,bit-flipped-on-one-slice")
 	if code != cli.OK || strings.Count(stdout, "caught  ") < 2 {
 		t.Errorf("%d: %s%s", code, stdout, stderr)

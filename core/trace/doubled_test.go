@@ -40,6 +40,9 @@ func TestRepeatedLines(t *testing.T) {
 		if err := l.Write(&b); err != nil {
 			t.Fatal(err)
 		}
+		if all, err := Receive(bytes.NewReader(b.Bytes()), "x"); err != nil || len(all.Events()) != len(x.events) || all.damage != "" {
+			t.Errorf("%s: of another process %d events, %v", x.name, len(all.Events()), err)
+		}
 		got, err := Read(&b, "x")
 		if err != nil {
 			t.Fatalf("%s: %v", x.name, err)

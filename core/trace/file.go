@@ -89,12 +89,24 @@ func Read(r io.Reader, name string) (*Log, error) {
 	return read(r, name, maxLine, &room)
 }
 
+// Receive is Read of what comes from the process that recorded it. Nothing that is
+// there twice was repeated on the way: all is kept.
+func Receive(r io.Reader, name string) (*Log, error) {
+	room := int64(math.MaxInt64)
+	return receive(r, name, maxLine, &room, nil)
+}
+
 // read is Read with a bound on the bytes of a line, and one on those that all of it
 // takes in memory; what is left of that comes back.
 func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
+	return receive(r, name, maxLine, room, newDoubled())
+}
+
+// receive is read where twice, unless nil, finds lines that are repeated.
+func receive(r io.Reader, name string, maxLine int, room *int64, twice *doubled) (*Log, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
-	l, lines, twice := &Log{}, newLines(), newDoubled()
+	l, lines := &Log{}, newLines()
 	for n := 1; s.Scan(); n++ {
 		line := bytes.TrimSpace(s.Bytes())
 		if len(line) == 0 {
@@ -113,7 +125,7 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		if err := l.Header.Admits(&e); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		if twice.is(&e, line, name, n) {
+		if twice != nil && twice.is(&e, line, name, n) {
 			continue
 		}
 		// What an event refers to is no longer than its line; a slice that grows is
@@ -123,7 +135,9 @@ func read(r io.Reader, name string, maxLine int, room *int64) (*Log, error) {
 		}
 		l.events = append(l.events, e)
 	}
-	l.damage = twice.String()
+	if twice != nil {
+		l.damage = twice.String()
+	}
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -238,7 +238,7 @@ func (t *Team) heard(c *child, n *note) error {
 	r := t.runs[n.Task]
 	t.mu.Unlock()
 	if n.Kind == noteLog {
-		log, err := trace.Read(c.ch.Behind(n.Bytes, t.seat.Silence), fmt.Sprintf("what %v recorded", c))
+		log, err := trace.Receive(c.ch.Behind(n.Bytes, t.seat.Silence), fmt.Sprintf("what %v recorded", c))
 		if err != nil || r == nil {
 			return err
 		}
