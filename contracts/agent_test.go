@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -139,5 +140,15 @@ func TestSelfTestLeavesOut(t *testing.T) {
 	}
 	if !s.leaves("C-ORDER-001.1") || s.leaves("C-TP-001.1") {
 		t.Error("other clauses are left out")
+	}
+	// A clause whose late mutants may be among those is not said to look at no late step.
+	s.every = true
+	for _, a := range groups[0].attempts {
+		a.out = report.Mutant{ID: a.mutant.ID, Outcome: report.Caught, Late: new(int)}
+	}
+	for _, cl := range s.summary(groups[0]).Clauses {
+		if left := s.leaves(cl.ID); left && cl.Verdict != contract.Held || !left && cl.ID != "C-DDP-001.1" && cl.Verdict != contract.Violated {
+			t.Errorf("%s: %s, left out %t", cl.ID, cl.Verdict, left)
+		}
 	}
 }
