@@ -106,8 +106,8 @@ func (e *Engine) plan(contractID string, c Case, listed bool) *Trial {
 }
 
 // Run makes the histories of trials that are not there yet, in their order, those
-// that must be alone last. What ends a run early is the trial's; the error is
-// ctx's alone, and then some have not begun.
+// that must be alone last. What ends a run early is the trial's; the error is that of
+// Over, or ctx's, alone, and then some have not begun.
 func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 	all := distinct(trials)
 	slices.SortStableFunc(all, func(a, b *job) int {
@@ -132,16 +132,17 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 			}
 			j.once.Do(func() {
 				j.history, j.err = e.make(ctx, j)
-				j.done, j.cut = true, j.err != nil && ctx.Err() != nil
+				// A launcher ends the others when one of its processes has: that one is why.
+				j.done, j.cut = true, j.err != nil && ctx.Err() != nil && e.over() == nil
 			})
 			return nil // what ends a run is the job's
 		})
 	}
 	_ = running.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := e.over(); err != nil {
 		return err
 	}
-	return e.over()
+	return context.Cause(ctx)
 }
 
 // over is why no run can be made any more.

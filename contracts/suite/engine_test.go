@@ -243,3 +243,48 @@ func TestHeadersOfSavedHistoriesNameTheirCase(t *testing.T) {
 		}
 	}
 }
+
+// Runs that others make are those that they can find; where no more can be made there,
+// that is why runs are not begun, whatever else ends, and the one that was under way is
+// judged by what it recorded.
+func TestAway(t *testing.T) {
+	lost := errors.New("an agent is lost")
+	var asked []suite.Away
+	var over error
+	ctx, cancel := context.WithCancel(t.Context())
+	e := &suite.Engine{Text: func(string) (data.Text, error) { return data.Default(), nil }, Over: func() error { return over },
+		Away: func(_ context.Context, a suite.Away) (*trace.History, error) {
+			asked = append(asked, a)
+			if a.Name.Case == "third" {
+				over = lost
+				cancel()
+				return &trace.History{}, lost
+			}
+			return &trace.History{}, nil
+		}}
+	cfg, err := suite.Preset("nano", suite.Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Plan.DP = 2
+	here := 0
+	drill := suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) {
+		here++
+		return &trace.History{}, nil
+	}}
+	plan := func(name string, r suite.Run) *suite.Trial {
+		return e.Plan("C-X-001", suite.Case{Name: name, Runs: map[contract.Role]suite.Run{contract.Test: r}})
+	}
+	trials := []*suite.Trial{plan("first", suite.Run{Config: &cfg}), plan("second", drill)}
+	trials = append(trials, e.PlanOther("C-X-001", suite.Case{Name: "other", Runs: map[contract.Role]suite.Run{contract.Test: drill}}))
+	trials = append(trials, plan("third", drill), plan("fourth", drill))
+	if err := e.Run(ctx, trials...); err != lost {
+		t.Errorf("got %v", err)
+	}
+	if len(asked) != 3 || asked[0].Config == nil || asked[0].World != 2 || asked[1].Config != nil || asked[1].World != 0 || here != 1 {
+		t.Errorf("asked for %+v, %d runs here", asked, here)
+	}
+	if len(trials[3].Unfinished()) > 0 || trials[3].Err(contract.Test) != lost || len(trials[4].Unfinished()) == 0 {
+		t.Errorf("%q, %v, %q", trials[3].Unfinished(), trials[3].Err(contract.Test), trials[4].Unfinished())
+	}
+}
