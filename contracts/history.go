@@ -53,6 +53,7 @@ func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Opt
 		if r.config != nil && r.config.Model.Layers > maxLayers {
 			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", h.Dir, r.config.Model.Layers, maxLayers)}
 		}
+		j.claims(r)
 		j.all = append(j.all, r)
 	}
 	var out []report.Contract
@@ -230,6 +231,8 @@ func (j *judgement) left() []string {
 			out = append(out, fmt.Sprintf("%s: %s", r.dir(), r.flaw))
 		case r.contract != "" && !j.known(r.contract):
 			out = append(out, fmt.Sprintf("%s: is of the contract %q, which is none here", r.dir(), r.contract))
+		case r.misnamed:
+			out = append(out, fmt.Sprintf("%s: is of the case %q of %s, which is none here, or of another run", r.dir(), r.name, r.contract))
 		case r.used:
 		case r.contract != "":
 			j.note("%s: is of %s, which was not asked for", r.dir(), r.contract)

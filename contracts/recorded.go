@@ -3,6 +3,7 @@ package contracts
 import (
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type recorded struct {
 	role     contract.Role
 	flaw     string // why nothing can be made of it; empty where something can
 	used     bool   // as a test run, in another role, or as a control that was compared
+	misnamed bool   // says to be of a case that its contract does not have, or not of that run
 }
 
 // read classifies a history. It refuses one that says to be a training run and has
@@ -37,6 +39,11 @@ func read(h *trace.History) (*recorded, error) {
 			return nil, err
 		}
 		r.config = &c
+		for _, f := range []struct{ name, says, is string }{{"plan", h.Header.Plan, c.Plan.String()}, {"model", h.Header.Model, c.Model.Name}} {
+			if f.says != "" && f.says != f.is {
+				r.flaw = fmt.Sprintf("its header says %s %q, and %q in the specification", f.name, f.says, f.is)
+			}
+		}
 	case h.Header.Spec.Observed != nil:
 		r.flaw = "it is of another trainer, whose runs nothing here judges from files"
 	}
@@ -87,7 +94,7 @@ func (j *judgement) saved(c *suite.Suite) (out []*recordedCase, doubts []string)
 	all := map[place]map[contract.Role][]*recorded{}
 	var order, alone []place
 	for _, r := range j.all {
-		if r.contract != c.ID || r.flaw != "" {
+		if r.contract != c.ID || r.flaw != "" || r.misnamed {
 			continue
 		}
 		at := place{r.name, filepath.Dir(r.dir())}
@@ -115,7 +122,7 @@ func (j *judgement) saved(c *suite.Suite) (out []*recordedCase, doubts []string)
 		out = append(out, j.combined(c, rc, all[at])...)
 	}
 	for _, r := range j.all {
-		if r.contract == c.ID && r.flaw == "" && !r.used {
+		if r.contract == c.ID && r.flaw == "" && !r.misnamed && !r.used {
 			doubts = append(doubts, fmt.Sprintf("%s: the %s run of a case %q to which it does not belong here: it is left out", r.dir(), r.role, r.name))
 		}
 	}
@@ -200,6 +207,20 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 		short, full := named, named
 		short.Plans, full.Plans = []string{given(*r.config).String()}, []string{r.config.Plan.String()}
 		asked = []suite.Options{own, j.o.Options, named, short, full}
+		for _, word := range strings.Fields(r.name) {
+			if _, err := plan.Parse(word); err == nil { // it may have been asked for
+				on, one := own, named
+				on.Plans, one.Plans = []string{word}, []string{word}
+				asked = append(asked, on, one)
+			}
+		}
+		// A run that goes on from a late step takes few of the steps that it is configured for.
+		for _, o := range slices.Clone(asked) {
+			few := o
+			few.Steps = stepsOf(r.history)
+			o.Steps = 0
+			asked = append(asked, few, o)
+		}
 	}
 	var out suite.Case
 	found := false
@@ -215,6 +236,17 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 		}
 	}
 	return out, found
+}
+
+// stepsOf is how many steps a history has anything of.
+func stepsOf(h *trace.History) int {
+	first, last := math.MaxInt, -1
+	for e := range h.All {
+		if e.Step >= 0 && e.Kind == trace.KindScalar {
+			first, last = min(first, e.Step), max(last, e.Step)
+		}
+	}
+	return max(0, last-first+1)
 }
 
 // wholeText is the name of the text of which a name is the beginning.
@@ -278,10 +310,34 @@ func named(r *recorded) string {
 	return strings.TrimRight(s, " ") + ")"
 }
 
-// stray reports whether a run says to be of a contract that nobody knows: it is
+// claims finds out whether a test run may be of the case that it says it is of: whether
+// there is one, of its model and plan. By another name it would hide from all other
+// contracts.
+func (j *judgement) claims(r *recorded) {
+	i := slices.IndexFunc(j.suites(), func(c *suite.Suite) bool { return c.ID == r.contract })
+	if r.flaw != "" || r.role != contract.Test || i < 0 {
+		return
+	}
+	cs, ok := j.caseOf(j.suites()[i], r)
+	as := cs.Runs[contract.Test].Config
+	r.misnamed = !ok || (as == nil) != (r.config == nil) || as != nil && !sameShape(*as, *r.config)
+}
+
+// sameShape reports whether two configurations have one model and one plan.
+func sameShape(a, b spec.Config) bool {
+	if a.Validate() != nil || b.Validate() != nil {
+		return false
+	}
+	return a.Model.Name == b.Model.Name && a.Plan.String() == b.Plan.String()
+}
+
+// suites are the contracts that a run may be of.
+func (j *judgement) suites() []*suite.Suite { return append(slices.Clone(j.asked), All()...) }
+
+// stray reports whether a run says to be of a contract, or a case, that nobody knows: it is
 // named as left out, and judged as any other run besides.
 func (r *recorded) stray(j *judgement, training bool) bool {
-	return r.flaw == "" && r.contract != "" && !j.known(r.contract) && (r.config != nil) == training
+	return r.flaw == "" && r.contract != "" && (r.misnamed || !j.known(r.contract)) && (r.config != nil) == training
 }
 
 // serves reports whether a run of one rank is of the task of another run, whose
