@@ -25,13 +25,13 @@ func (o *options) checkAgents(c spec.Config) error {
 }
 
 // team starts the agents of a run.
-func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck train.Checkpoints) (*procs.Team, error) {
+func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck train.Checkpoints, stderr io.Writer) (*procs.Team, error) {
 	n := o.agents(c)
 	identity, err := o.identity(c, ck)
 	if err != nil {
 		return nil, err
 	}
-	opts := procs.Options{Agents: n, Args: o.args, Environment: cli.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline)}
+	opts := procs.Options{Agents: n, Args: o.args, Environment: cli.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "train")}
 	if o.data == "-" {
 		opts.Stdin = text.Bytes
 	}

@@ -188,7 +188,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		}
 		return o.run(ctx, c, text, p, stdout, stderr, parts, launch.Local)
 	}
-	team, err := o.team(ctx, c, text, ck)
+	team, err := o.team(ctx, c, text, ck, stderr)
 	if err != nil {
 		return cli.CannotRun, cli.Why(ctx, err)
 	}

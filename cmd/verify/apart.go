@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,12 +25,12 @@ const defaultAgents = 2
 func (o *options) agents() int { return cmp.Or(o.placed.Agents, defaultAgents) }
 
 // team starts the agents, which from then on make the runs of opts.
-func (o *options) team(ctx context.Context, opts *contracts.Options) (*procs.Team, error) {
+func (o *options) team(ctx context.Context, opts *contracts.Options, stderr io.Writer) (*procs.Team, error) {
 	identity, err := o.identity(opts)
 	if err != nil {
 		return nil, err
 	}
-	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline)}
+	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "verify")}
 	if o.data == "-" {
 		start.Stdin = opts.Text.Bytes
 	}

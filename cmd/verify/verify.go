@@ -45,7 +45,7 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	if !o.placed.Apart() {
 		return o.report(ctx, cs, opts, stdout, stderr)
 	}
-	team, err := o.team(ctx, &opts)
+	team, err := o.team(ctx, &opts, stderr)
 	if err != nil {
 		return cli.CannotRun, cli.Why(ctx, err)
 	}

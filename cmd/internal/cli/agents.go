@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -97,6 +98,15 @@ func (p *Placement) Found(deadline time.Duration) *procs.Found {
 		p.found.Deadline = deadline
 	}
 	return p.found
+}
+
+// Tells says on stderr that an agent is lost as soon as it is, where a launcher may end
+// this process for that before it can say more; else nil.
+func (p *Placement) Tells(stderr io.Writer, name string) func(*procs.Lost) {
+	if p.found == nil {
+		return nil
+	}
+	return func(lost *procs.Lost) { Tell(stderr, name, lost) }
 }
 
 // Source says who has started the agents, where that was another: " of Open MPI".

@@ -60,6 +60,8 @@ func TestLaunchedAgents(t *testing.T) {
 		others := byLauncher(t, 3, ordinary)
 		opts := options(3, ordinary)
 		opts.Found = launched(t, 0, 3)
+		var told *Lost
+		opts.Lost = func(l *Lost) { told = l }
 		// What a run before has left leads nowhere, and is replaced.
 		if _, err := opts.Found.announce(Seat{Driver: "127.0.0.1:1", Agents: 3, Silence: time.Second}); err != nil {
 			t.Fatal(err)
@@ -98,6 +100,9 @@ func TestLaunchedAgents(t *testing.T) {
 			if b, _ := spec.FingerprintAt(want.History, 2); a != b {
 				t.Errorf("%s, in one process %s", a, b)
 			}
+		}
+		if kill != (told != nil) || kill && told.Agent != 2 {
+			t.Errorf("told of %v", told)
 		}
 		team.Close(3)
 		for i, cmd := range others {

@@ -152,7 +152,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
 	const deadline = 5 * time.Second
-	for i := range 6 {
+	for i := range 12 {
 		agent, after := i%3, time.Duration(r.IntN(400))*time.Millisecond
 		opts := options(3, ordinary)
 		opts.Deadline = deadline

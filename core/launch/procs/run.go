@@ -105,7 +105,7 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 	select {
 	case <-r.done:
 	case <-t.broken:
-		r.wait(min(patienceAfter, t.seat.Silence)) // the others hear of it by themselves
+		r.wait(ctx, min(patienceAfter, t.seat.Silence)) // the others hear of it by themselves
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	}
@@ -114,7 +114,7 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 			cause = errors.New("the run is over")
 		}
 		t.send(note{Kind: noteCancel, Task: r.id, Text: cause.Error()}, r.takes)
-		r.wait(patienceAfter)
+		r.wait(context.WithoutCancel(ctx), patienceAfter)
 	}
 	return t.outcome(ctx, r)
 }
@@ -147,9 +147,10 @@ func (r *run) over() bool {
 	}
 }
 
-func (r *run) wait(atMost time.Duration) {
+func (r *run) wait(ctx context.Context, atMost time.Duration) {
 	select {
 	case <-r.done:
+	case <-ctx.Done():
 	case <-time.After(atMost):
 	}
 }

@@ -21,6 +21,9 @@ type Options struct {
 	// Found, where not nil, has started all agents but the first, of which this process
 	// is the driver.
 	Found *Found
+	// Lost, where not nil, is told at once of an agent that is: a launcher may leave no
+	// time for more.
+	Lost func(*Lost)
 	// Identity is what all must agree on: a hash of program and configuration.
 	Identity string
 	// Deadline bounds how long the agents may take to come, and say nothing; 0 and more

@@ -31,6 +31,7 @@ type Team struct {
 	last     int           // number of the last task
 	lost     *Lost         // why the team is one no longer
 	broken   chan struct{} // closed together with lost
+	told     func(*Lost)
 	released bool
 }
 
@@ -47,7 +48,7 @@ func Start(ctx context.Context, o Options) (*Team, error) {
 	token, id := make([]byte, 32), make([]byte, 6)
 	rand.Read(token) // never fails
 	rand.Read(id)
-	t := &Team{ln: ln, all: make(chan struct{}), broken: make(chan struct{}), runs: map[int]*run{}}
+	t := &Team{ln: ln, all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}}
 	t.seat = Seat{Driver: ln.Addr().String(), Run: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id)), Token: token, Agents: o.Agents,
 		Join: within(o.Deadline, MaxJoin), Silence: within(o.Deadline, MaxSilence)}
 	t.terms = t.seat.terms(o.Identity, o.Agents)
@@ -167,6 +168,9 @@ func (t *Team) lose(why *Lost) {
 	if t.lost == nil && !t.released {
 		t.lost = why
 		close(t.broken)
+		if t.told != nil {
+			t.told(why)
+		}
 	}
 }
 
