@@ -88,6 +88,7 @@ func TestLinesToReproduceHaveTheFlagsThatWereGiven(t *testing.T) {
 		` --plan "dp=2; dp=4"`:             func(o *Options) { o.Plans = []string{"dp=2", "dp=4"} },
 		` --config odd --steps 3`:          func(o *Options) { o.Config, o.Steps = "odd", 3 },
 		` --level 2 --seed 7`:              func(o *Options) { o.Level, o.Seed = 2, 7 },
+		` --launch procs --agents 3`:       func(o *Options) { o.Agents = 3 },
 		` --data "my book.txt"`:            func(o *Options) { o.Text.Name = "my book.txt" },
 		` --data '$it'\''s' --backend ref`: func(o *Options) { o.Text.Name, o.Backend = "$it's", "ref" },
 	} {
