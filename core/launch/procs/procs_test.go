@@ -82,10 +82,12 @@ func TestLostAgentIsNamed(t *testing.T) {
 		agent  int
 		signal syscall.Signal
 		says   string
-	}{{0, syscall.SIGKILL, "ranks 0, 3) was ended by signal 9"}, {2, syscall.SIGKILL, "rank 2) was ended by signal 9"}, {1, syscall.SIGSTOP, "rank 1) has said nothing for 2s"}} {
+	}{{0, syscall.SIGKILL, "ranks 0, 3) was ended by signal 9"}, {2, syscall.SIGKILL, "rank 2) was ended by signal 9"}, {1, syscall.SIGSTOP, "rank 1) has said nothing for 4s"}} {
 		t.Run(fmt.Sprint(x.agent, x.signal), func(t *testing.T) {
 			opts := options(3, ordinary)
-			opts.Deadline = 2 * time.Second
+			if x.signal == syscall.SIGSTOP {
+				opts.Deadline = 4 * time.Second
+			}
 			team, err := Start(t.Context(), opts)
 			if err != nil {
 				t.Fatal(err)
