@@ -42,7 +42,7 @@ func launchers() []launcher {
 		{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", needs: "LOCAL_RANK", job: []string{"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}},
 		{name: "Slurm step", rank: "SLURM_PROCID", size: "SLURM_STEP_NUM_TASKS", job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, marks: "SLURM_STEP_ID", contradicts: slurm},
 		{name: "Open MPI", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-		{name: "PMI", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID", "PMI_ID_MAP"}},
+		{name: "PMI", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"}},
 	}
 }
 
