@@ -77,9 +77,13 @@ func (r *run) meet(agent, number int, wrong string) {
 	}
 }
 
-// patienceAfter is how long what is left of a run may take to end once it has no
-// chance.
-const patienceAfter = 10 * time.Second
+const (
+	// hearing is how long ranks may take to hear by themselves that a peer is lost: then
+	// they say where they were. Those that still wait for it to come do not hear of it.
+	hearing = 4 * time.Second
+	// patienceAfter is how long what is left of a run may take to end when it is told to.
+	patienceAfter = 10 * time.Second
+)
 
 // Run has the agents do a task. After an error the outcome holds what was recorded up
 // to it: of an agent that died, up to the last step that was done. An agent that is
@@ -105,7 +109,7 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 	select {
 	case <-r.done:
 	case <-t.broken:
-		r.wait(ctx, min(patienceAfter, t.seat.Silence)) // the others hear of it by themselves
+		r.wait(ctx, min(hearing, t.seat.Silence))
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	}
