@@ -23,6 +23,10 @@ import (
 // does not come: some mutants end that way.
 const mutantDeadline = 10 * time.Second
 
+// mutantLevel is the highest level whose cases mutants break. A soak does the same for
+// longer, hours with every mutant, and nothing more is proved by it.
+const mutantLevel = 2
+
 // goldenClause compares with the recorded fingerprints: it sees everything and
 // names nothing, so it is never the only one to see a fault.
 const goldenClause = "C-DET-001.3"
@@ -40,6 +44,8 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err := o.Check(cs); err != nil {
 		return nil, err
 	}
+	soak := o.Level > mutantLevel
+	o.Level = min(o.Level, mutantLevel)
 	st := newSelfTest(cs, &o)
 	groups, err := st.groups(ctx)
 	if err != nil {
@@ -52,6 +58,9 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	}
 	r := report.New(o.environment(nil), out)
 	r.SelfTest = true
+	if soak {
+		r.Notes = append(r.Notes, fmt.Sprintf("mutants break the cases of level %d: those beyond repeat them for longer", mutantLevel))
+	}
 	if left := st.leftOut(); o.namesFaults() {
 		r.LeaveOut(left...)
 	} else {
