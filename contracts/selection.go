@@ -68,7 +68,8 @@ func runsOn(cs suite.Case, p plan.Plan) bool {
 	return false
 }
 
-// ignored lists, as flags, what is asked for and no case of a contract depends on.
+// ignored lists, as flags, what is asked for and no case of a contract depends on. A
+// text is not among them: it is what training runs on, wherever something trains.
 func (o *Options) ignored(c *suite.Suite) []string {
 	var out []string
 	for _, x := range []struct {
@@ -80,7 +81,6 @@ func (o *Options) ignored(c *suite.Suite) []string {
 		{suite.ConfigOption, o.Config != "", "config=" + o.Config},
 		{suite.StepsOption, o.Steps > 0, fmt.Sprintf("steps=%d", o.Steps)},
 		{suite.SeedOption, o.Seed > 0, fmt.Sprintf("seed=%d", o.Seed)},
-		{suite.DataOption, o.ownText(), "data=" + o.Text.Name},
 	} {
 		if x.asked && slices.Contains(c.Ignores, x.option) {
 			out = append(out, x.flag)
@@ -88,9 +88,6 @@ func (o *Options) ignored(c *suite.Suite) []string {
 	}
 	return out
 }
-
-// ownText reports whether another text than the built-in default is asked for.
-func (o *Options) ownText() bool { return o.Text.Name != "" && o.Text.Name != data.Default().Name }
 
 // selection is what of the options one contract does not do: all of it, where whole
 // is said, or a part.
@@ -242,7 +239,7 @@ func (o *Options) flags() string {
 // machine are the flags that say what to compute with.
 func (o *Options) machine() string {
 	var s string
-	if o.ownText() {
+	if o.Text.Name != "" && o.Text.Name != data.Default().Name {
 		s += " --data " + quote(o.Text.Name)
 	}
 	if o.Backend != "" {

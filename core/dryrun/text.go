@@ -172,12 +172,12 @@ func (r *Report) schedule(b *strings.Builder) {
 	if s == nil {
 		return
 	}
-	relation := "formula"
-	if !s.FormulaExact {
-		relation = "at least"
+	same := ""
+	if s.FormulaExact {
+		same = ", as its formula says"
 	}
 	fmt.Fprintf(b, "\nSchedule %s, %d chunks per stage\n", s.Name, s.Chunks)
-	fmt.Fprintf(b, "idle: %.4f of the time of equal stages (%s %.4f)\n", s.IdleShare, relation, s.Formula)
+	fmt.Fprintf(b, "idle: %.4f of the time of equal stages%s\n", s.IdleShare, same)
 	fmt.Fprintf(b, "work of the busiest stage over the mean %.4f (best possible %.4f)\n", s.WorkMaxOverMean, s.BestMaxOverMean)
 	fmt.Fprintf(b, "live: most micro-batches between their forward and backward pass, by stage %v (bound %v)\n", s.Live, s.LiveFormula)
 	for _, w := range s.Warnings {
