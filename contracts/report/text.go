@@ -183,28 +183,46 @@ func (t *textWriter) clause(c *Clause, told map[string]string) {
 	if c.Verdict == contract.Violated {
 		return // doubts do not matter beside a violation
 	}
-	if len(c.Doubts) > 0 {
-		all := strings.Join(c.Doubts, "\n")
-		if first := told[all]; first != "" {
-			t.linef("        why: as %s", first)
-			return
+	// What ended a run early is why of every clause that reads it: it is said once.
+	first, shown, more := "", 0, 0
+	for _, d := range c.Doubts {
+		said := told[d]
+		if said == "" {
+			told[d] = c.ID
 		}
-		told[all] = c.ID
+		switch {
+		case said == c.ID: // twice
+		case said != "":
+			first = cmp.Or(first, said)
+		case shown == maxDoubts:
+			more++
+		default:
+			t.linef("        why: %s", beginning(d))
+			shown++
+		}
 	}
-	for i, d := range c.Doubts {
-		if i == maxDoubts {
-			t.linef("        and %d more doubts", len(c.Doubts)-i)
-			break
-		}
-		t.linef("        why: %s", d)
+	if first != "" {
+		t.linef("        why: as %s", first)
+	}
+	if more > 0 {
+		t.linef("        and %d more doubts", more)
 	}
 	if c.Verdict == contract.Inconclusive && len(c.Doubts) == 0 {
 		t.linef("        why: %s", c.shortage())
 	}
 }
 
-// maxDoubts bounds the doubts that Text prints per clause; JSON has all.
-const maxDoubts = 5
+// maxDoubts and maxDoubt bound the doubts that Text prints per clause, and the length of
+// one; JSON has all.
+const maxDoubts, maxDoubt = 5, 500
+
+// beginning is that of a text that is long.
+func beginning(s string) string {
+	if len(s) <= maxDoubt {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDoubt], "") + " ..."
+}
 
 // shortage says why a clause without doubts is inconclusive.
 func (c *Clause) shortage() string {
