@@ -122,6 +122,9 @@ type resumption struct {
 // worker.
 func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
 	last := len(on) - 1
+	for i := range on { // a step is stored for each plan between, and one follows
+		on[i].Steps = max(on[i].Steps, f.At.Step+stored+last)
+	}
 	x := resumption{from: on[0], via: on[1:last], to: on[last], at: f.At, skip: f.Suffix == afterSkip}
 	control := f.At.Run(compare.Single(x.from), o)
 	if x.skip {
