@@ -19,7 +19,7 @@ type Damage struct {
 func Damages() []Damage {
 	a, b := checkpoint.FileName(0), checkpoint.FileName(1)
 	dir, manifest := checkpoint.DirName(2), checkpoint.ManifestName
-	return []Damage{
+	return append(configurations(dir), []Damage{
 		{Name: "a bit of the data flipped", File: b},
 		{Name: "a bit of the header flipped", File: a},
 		{Name: "a header longer than the file", File: a},
@@ -34,17 +34,15 @@ func Damages() []Damage {
 		{Name: "manifest cut short", File: manifest},
 		{Name: "manifest of another counter", File: a},
 		{Name: "manifest of another digest", File: dir, Says: "digest"},
+		{Name: "manifest of another digest of m", File: dir, Says: "digest"},
+		{Name: "manifest of another digest of v", File: dir, Says: "digest"},
 		{Name: "manifest of another format", File: manifest, Says: "schema"},
+		{Name: "manifest of the next format", File: manifest, Says: "schema"},
+		{Name: "manifest of a later format", File: manifest, Says: "schema"},
 		{Name: "manifest of another arithmetic", File: manifest, Says: "arithmetic"},
+		{Name: "manifest of the next arithmetic", File: manifest, Says: "arithmetic"},
+		{Name: "manifest of a later arithmetic", File: manifest, Says: "arithmetic"},
 		{Name: "left out of the manifest", File: dir},
-		{Name: "of another text", File: dir, Says: "text_hash"},
-		{Name: "of another model", File: dir, Says: "model"},
-		{Name: "of another optimizer", File: dir, Says: "optimizer"},
-		{Name: "of another learning rate", File: dir, Says: "optimizer"},
-		{Name: "of another batch", File: dir, Says: "sequences"},
-		{Name: "of another seed", File: dir, Says: "seed"},
-		{Name: "of another last step", File: dir, Says: "last_step"},
-		{Name: "of another blank position", File: dir, Says: "blank"},
 		{Name: "longer by an element and the hash repaired", File: b, Says: "ends at"},
 		{Name: "cut short by an element and the hash repaired", File: b, Says: "the file has"},
 		{Name: "an element stored twice and the hash repaired", File: b, Says: "twice"},
@@ -70,7 +68,7 @@ func Damages() []Damage {
 		{Name: "blanks in the header and the hash repaired"},
 		{Name: "tensors in another order in the header and the hash repaired"},
 		{Name: "blanks in the manifest"},
-	}
+	}...)
 }
 
 // refused is clause 5: each damage is refused by the name of the file, and a

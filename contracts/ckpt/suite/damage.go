@@ -24,6 +24,36 @@ import (
 
 // damages says how each of ckpt.Damages is done to the checkpoint in dir.
 func damages() map[string]func(dir string) error {
+	out := inFilesAndManifest()
+	maps.Copy(out, inHeaders())
+	maps.Copy(out, inConfiguration())
+	return out
+}
+
+// inConfiguration gives fields of the recorded configuration other values: each that
+// must be the run's, and all at once that may be others.
+func inConfiguration() map[string]func(dir string) error {
+	out := map[string]func(dir string) error{}
+	var may []func(m map[string]any)
+	for _, f := range ckpt.Fields() {
+		other := setting(f.Other, append([]string{"spec"}, strings.Split(f.Path, ".")...)...)
+		if f.May == "" {
+			out[ckpt.OfAnother(f.Path)] = manifested(other)
+		} else {
+			may = append(may, other)
+		}
+	}
+	out[ckpt.Otherwise] = manifested(func(m map[string]any) {
+		for _, other := range may {
+			other(m)
+		}
+	})
+	return out
+}
+
+// inFilesAndManifest are the damages of whole files, and of what the manifest says of
+// them.
+func inFilesAndManifest() map[string]func(dir string) error {
 	a, b := checkpoint.FileName(0), checkpoint.FileName(1)
 	manifest := checkpoint.ManifestName
 	return map[string]func(dir string) error{
@@ -49,16 +79,14 @@ func damages() map[string]func(dir string) error {
 		"a bit of the data flipped and the hash repaired": all(edit(b, func(x []byte) []byte { x[len(x)-5] ^= 1; return x }), reseal),
 		"tensors exchanged and the hash repaired":         all(edit(a, exchangeNames), reseal),
 		"manifest of another digest":                      manifested(setting(strings.Repeat("f", 32), "digests", trace.Weight)),
+		"manifest of another digest of m":                 manifested(setting(strings.Repeat("f", 32), "digests", trace.MomentM)),
+		"manifest of another digest of v":                 manifested(setting(strings.Repeat("f", 32), "digests", trace.MomentV)),
+		"manifest of the next format":                     manifested(setting("lockstep/checkpoint/v2", "schema")),
+		"manifest of a later format":                      manifested(setting("lockstep/checkpoint/v6", "schema")),
+		"manifest of the next arithmetic":                 manifested(setting(kernels.Arithmetic+1, "arithmetic")),
+		"manifest of a later arithmetic":                  manifested(setting(kernels.Arithmetic+5, "arithmetic")),
 		"manifest of another format":                      manifested(setting("lockstep/checkpoint/v0", "schema")),
 		"manifest of another arithmetic":                  manifested(setting(kernels.Arithmetic-1, "arithmetic")),
-		"of another text":                                 manifested(setting(strings.Repeat("0", 64), "spec", "text_hash")),
-		"of another model":                                manifested(setting(2e-5, "spec", "model", "norm_eps")),
-		"of another optimizer":                            manifested(setting("sgd", "spec", "optimizer", "name")),
-		"of another learning rate":                        manifested(setting(2e-3, "spec", "optimizer", "lr")),
-		"of another batch":                                manifested(setting(3, "spec", "sequences")),
-		"of another last step":                            manifested(setting("pad", "spec", "last_step")),
-		"of another blank position":                       manifested(setting([]int{1}, "spec", "blank")),
-		"of another seed":                                 manifested(setting(7, "spec", "seed")),
 		"left out of the manifest": edit(manifest, func(x []byte) []byte {
 			text := string(x)
 			last := strings.LastIndex(text[:strings.LastIndex(text, "{")], ",")
@@ -131,6 +159,14 @@ func setting(value any, path ...string) func(m map[string]any) {
 	}
 }
 
+// lookUp is the value that a path leads to; nil where there is none.
+func lookUp(m map[string]any, path []string) any {
+	for _, key := range path[:len(path)-1] {
+		m, _ = m[key].(map[string]any)
+	}
+	return m[path[len(path)-1]]
+}
+
 // exchangeNames exchanges the names of two tensors of equal shape in the header of
 // a file: weights of the key and of the value projection.
 func exchangeNames(x []byte) []byte {
@@ -193,7 +229,6 @@ func attempt(ctx context.Context, env suite.Env, cfg spec.Config, prepare func(d
 	log := &trace.Log{Header: trace.Header{Schema: trace.Schema, Arithmetic: kernels.Arithmetic, World: 1, Plan: "resume " + cfg.Plan.String(), Model: cfg.Model.Name}}
 	longer, do := cfg, damages()
 	longer.Steps++
-	maps.Copy(do, inHeaders())
 	do[""] = func(string) error { return nil }
 	for i, d := range append([]ckpt.Damage{{}}, ckpt.Damages()...) {
 		copied := filepath.Join(root, fmt.Sprint(i))

@@ -2,7 +2,7 @@ package suite
 
 import (
 	"context"
-	"maps"
+	"encoding/json"
 	"os"
 	"path/filepath"
 
@@ -15,6 +15,18 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
+// DamagedSpec is the configuration of the run whose checkpoint is damaged, as stored.
+func DamagedSpec() (json.RawMessage, error) {
+	cfg, err := damagedConfig(suite.Options{})
+	if err == nil {
+		err = cfg.Validate()
+	}
+	return cfg.Spec(), err
+}
+
+// Damage does the damage of a name to the checkpoint in dir.
+func Damage(name, dir string) error { return damages()[name](dir) }
+
 // Damaged is the history of a run whose checkpoint a damage of the name was done to
 // before the clauses about files see it.
 func Damaged(ctx context.Context, name string) (*trace.History, error) {
@@ -24,7 +36,6 @@ func Damaged(ctx context.Context, name string) (*trace.History, error) {
 	}
 	cfg.Steps, cfg.Evidence.Digests = stored, true
 	do := damages()
-	maps.Copy(do, inHeaders())
 	between := func(root string, step int) error {
 		if do[name] == nil {
 			return nil

@@ -2,16 +2,12 @@ package suite
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/contracts/compare"
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
-	"github.com/lockstep-ml/lockstep/contracts/independent"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -51,71 +47,6 @@ func broken(from string, skip bool, between func(root string, step int) error, r
 // stages stores.
 func lastStage(name string) bool {
 	return name == model.NormName || strings.Contains(name, "layers.2.") || strings.Contains(name, "layers.3.")
-}
-
-// unchecked opens every checkpoint with sizes and hashes as they are.
-func unchecked(c *suite.Case) {
-	*c = damaged(suite.Options{}, func(dir, _ string) error {
-		// What cannot be resealed (a file or a manifest that is gone) stays as it is.
-		_ = reseal(dir)
-		return nil
-	})
-}
-
-// unasked opens every checkpoint as if it were of the run that goes on from it.
-func unasked(c *suite.Case) {
-	*c = damaged(suite.Options{}, func(dir, whole string) error {
-		b, err := os.ReadFile(filepath.Join(whole, checkpoint.ManifestName))
-		if err != nil {
-			return err
-		}
-		var of map[string]any
-		if err := json.Unmarshal(b, &of); err != nil {
-			return err
-		}
-		// A manifest that is gone or has the same specification stays as it is.
-		_ = manifested(setting(of["spec"], "spec"))(dir)
-		return nil
-	})
-}
-
-// unadded opens every checkpoint with digests as they are in its files.
-func unadded(c *suite.Case) {
-	*c = damaged(suite.Options{}, func(dir, _ string) error {
-		cfg, err := damagedConfig(suite.Options{})
-		if err != nil {
-			return err
-		}
-		got, err := independent.OpenCheckpoint(dir, params(cfg.Model), []string{trace.MomentM, trace.MomentV})
-		if err != nil {
-			return nil // not to be read at all
-		}
-		for what := range got.Tensors {
-			_ = manifested(setting(got.Digest(what).String(), "digests", what))(dir)
-		}
-		return nil
-	})
-}
-
-// unread opens every checkpoint as a reader would that takes no offence at some of
-// what the other reader names: where that is all there is, it finds what was stored.
-func unread(words ...string) func(c *suite.Case) {
-	return func(c *suite.Case) {
-		*c = damaged(suite.Options{}, func(dir, whole string) error {
-			cfg, err := damagedConfig(suite.Options{})
-			if err != nil {
-				return err
-			}
-			_, err = independent.OpenCheckpoint(dir, params(cfg.Model), []string{trace.MomentM, trace.MomentV})
-			if err == nil || !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) }) {
-				return nil
-			}
-			if err := os.RemoveAll(dir); err != nil {
-				return err
-			}
-			return os.CopyFS(dir, os.DirFS(whole))
-		})
-	}
 }
 
 // rewritten changes what a run stored before the other reader sees it.
@@ -181,8 +112,15 @@ func mutants() []suite.Mutant {
 
 		m("hashes-not-checked", "5", damagedName, at(some, some, "a bit of the data flipped"), unchecked,
 			"sizes and hashes of files are not compared with the manifest"),
-		m("configuration-not-checked", "5", damagedName, at(-1, 2, "of another text"), unasked,
+		m("configuration-not-checked", "5", damagedName, at(-1, 2, "of another text_hash"), unasked("spec"),
 			"a run goes on from a checkpoint of another text, optimizer or seed"),
+		m("optimizer-known-by-name-and-rate", "5", damagedName, at(-1, 2, "of another optimizer.clip"), unasked("spec.optimizer.beta1", "spec.optimizer.beta2", "spec.optimizer.eps",
+			"spec.optimizer.momentum", "spec.optimizer.decay", "spec.optimizer.clip", "spec.optimizer.warmup", "spec.optimizer.horizon", "spec.optimizer.min_lr"),
+			"of the optimizer name and learning rate are compared, and nothing else"),
+		m("groups-not-compared", "5", damagedName, at(-1, 2, "of another model.groups.tensor"), unasked("spec.model.groups"),
+			"a run goes on in other canonical groups: its sums have another order"),
+		m("later-arithmetic-taken", "5", damagedName, at(-1, 2, "manifest of the next arithmetic"), newer,
+			"checkpoints of a later arithmetic are taken, and only those of an earlier one refused"),
 		m("digests-not-checked", "5", damagedName, at(-1, 2, "a bit of the data flipped and the hash repaired"), unadded,
 			"the elements that were loaded are not compared with those that were stored"),
 
