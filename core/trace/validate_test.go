@@ -1,12 +1,14 @@
 package trace
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // TestFieldsOfEvent: the checks know every field of Event, in its order, and
@@ -170,6 +172,39 @@ func TestAtTheEdges(t *testing.T) {
 	} {
 		if _, err := Read(strings.NewReader(header+`{"rank":0,`+event+"}\n"), "f"); err != nil {
 			t.Errorf("%s: %v", event, err)
+		}
+	}
+}
+
+// TestOtherVersions: a history of another arithmetic or format is refused, be it older
+// or newer.
+func TestOtherVersions(t *testing.T) {
+	valid := Header{Schema: Schema, Arithmetic: kernels.Arithmetic, World: 1}
+	if err := valid.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []int{-kernels.Arithmetic - 1, -1, 1, 2, 5, 1 << 40} {
+		h := valid
+		h.Arithmetic += by
+		if err := h.Validate(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("arithmetic version %d: this program has version %d", h.Arithmetic, kernels.Arithmetic)) {
+			t.Errorf("arithmetic %d: %v", h.Arithmetic, err)
+		}
+	}
+	for _, schema := range []string{"lockstep/history/v0", "lockstep/history/v1", "lockstep/history/v3", "lockstep/history/v7", "lockstep/history/v20", "lockstep/history", "lockstep/history/v2 "} {
+		h := valid
+		h.Schema = schema
+		if err := h.Validate(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("schema %q", schema)) {
+			t.Errorf("%s: %v", schema, err)
+		}
+		text := strings.Replace(header, "lockstep/history/v2", schema, 1)
+		if _, err := Read(strings.NewReader(text), "f"); err == nil || !strings.Contains(err.Error(), "schema") {
+			t.Errorf("a file of %s: %v", schema, err)
+		}
+	}
+	for _, n := range []int{1, 3, 7} {
+		text := strings.Replace(header, `"arithmetic":2`, fmt.Sprintf(`"arithmetic":%d`, n), 1)
+		if _, err := Read(strings.NewReader(text), "f"); err == nil || !strings.Contains(err.Error(), "arithmetic version") {
+			t.Errorf("a file of arithmetic %d: %v", n, err)
 		}
 	}
 }
