@@ -42,6 +42,7 @@ func fixtures(level int) []fixture {
 		{config: "nano", suffix: " of 72 steps", change: long, judged: []int{26, 48, lasting - 1}},
 		{config: "odd", suffix: " of 140 tokens", change: wide},
 	}
+	out = append(out, bare()...)
 	out = append(out, late()...)
 	if level > 1 {
 		out = append(out, fixture{config: "tiny"}, fixture{config: "5M"})

@@ -25,9 +25,9 @@ const (
 // share.
 func mutants() []suite.Mutant {
 	var out []suite.Mutant
-	for clause, list := range [][]suite.Mutant{initials(), forward(), backward(), scalarsRecorded(), updates(), lateScalars(), lateUpdates()} {
+	for clause, list := range [][]suite.Mutant{initials(), forward(), backward(), scalarsRecorded(), updates(), lateScalars(), lateUpdates(), bareScalars(), bareUpdates()} {
 		for _, m := range list {
-			m.Clause = "C-MODEL-001." + []string{"1", "2", "2", "3", "4", "3", "4"}[clause]
+			m.Clause = "C-MODEL-001." + []string{"1", "2", "2", "3", "4", "3", "4", "3", "4"}[clause]
 			out = append(out, m)
 		}
 	}
