@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/norm"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/optim"
 	"github.com/lockstep-ml/lockstep/core/spec"
 )
 
@@ -49,18 +50,30 @@ func long(c *spec.Config) {
 	o.LR, o.Beta1, o.Beta2, o.Clip, o.Warmup, o.Horizon, o.MinLR = 3e-3, 0.98, 0.99, 0.65, 3, horizon, 5e-4
 }
 
+// unclipped ends the names of cases whose optimizer clips nothing, does not decay, warms
+// up in no step and keeps its rate: the norm is computed, and decides, all the same.
+const unclipped = " without a clip" + skips
+
+// bare is that optimizer, of a small model.
+func bare(c *spec.Config) {
+	c.Model.Layers, c.Model.SeqLen, c.Sequences = 1, 5, 8
+	c.Optimizer = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.8, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: optim.NoDecay}
+}
+
 // fixtures are the default cases of a level.
 func fixtures(level int) []suite.Fixture {
 	if level <= 1 {
 		return []suite.Fixture{
 			{Config: "nano", Steps: 3, Plans: []string{"dp=8,zero=1", "dp=2,pp=2"}, Suffix: skips},
 			{Config: "odd", Steps: 3, Plans: []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}, Suffix: skips},
+			{Config: "nano", Steps: 3, Plans: []string{"dp=2,zero=1"}, Change: bare, Suffix: unclipped},
 			{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: long, Suffix: lasts, Epoch: epoch},
 		}
 	}
 	return []suite.Fixture{
 		{Config: "nano", Steps: 8, Plans: []string{"dp=8", "dp=8,zero=1", "dp=4,zero=2,microbatches=4", "dp=4,zero=3", "tp=4", "pp=4", "dp=2,tp=2,pp=2,zero=1", "dp=2,pp=2,zero=3,schedule=interleaved,virtual=2"}, Suffix: skips},
 		{Config: "odd", Steps: 8, Plans: []string{"dp=4", "dp=4,zero=1,shard=balanced", "dp=2,zero=2,microbatches=4", "dp=4,zero=3,shard=tensors", "tp=4,vocab=parallel", "pp=3", "dp=2,tp=2,pp=2", "dp=2,tp=2,zero=3"}, Suffix: skips},
+		{Config: "nano", Steps: 8, Plans: []string{"dp=2,zero=1", "dp=2,tp=2,zero=3", "dp=4"}, Change: bare, Suffix: unclipped},
 		{Config: "nano", Steps: steps, Plans: []string{"dp=2", "dp=2,zero=1"}, Change: long, Suffix: lasts, Epoch: epoch},
 	}
 }

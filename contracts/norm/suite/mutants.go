@@ -47,6 +47,8 @@ func mutants() []suite.Mutant {
 	return []suite.Mutant{
 		m("norm-of-own-shard", "1", "odd dp=2,zero=3"+skips, at(1, 0, "norm of rank"), breaks(fault.LocalNorm()),
 			"every rank clips by the norm of its own shard (sgl-project/SpecForge#663, pytorch/torchtitan#766)", "B099"),
+		m("no-clip-no-norm", "1", "nano dp=2,zero=1"+unclipped, at(1, 0, "norm of rank"), breaks(fault.LocalNorm()),
+			"where nothing is clipped every rank takes its own shard's norm: it decides alone what is finite"),
 		m("another-clip", "1", "nano dp=8,zero=1"+skips, at(5, 0, "coefficient"), breaks(fault.OnConfig(func(rank int, c *spec.Config) {
 			if rank == 5 {
 				c.Optimizer.Clip /= 2
