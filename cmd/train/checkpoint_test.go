@@ -39,7 +39,7 @@ func TestSaveAndResumeUnderAnotherPlan(t *testing.T) {
 		says string
 	}{
 		{[]string{"--resume", dir, "--steps", "3"}, "is after step 3, steps=3"},
-		{[]string{"--resume", dir, "--lr", "1"}, "optimizer is"},
+		{[]string{"--resume", dir, "--lr", "1"}, "optimizer.lr is 0.001 there and 1 here"},
 		{[]string{"--resume", dir, "--seed", "2"}, "seed is 1 there and 2 here"},
 		{[]string{"--resume", filepath.Join(dir, "nowhere")}, "no such file"},
 		{[]string{"--save-every", "2"}, "needs --save"},
