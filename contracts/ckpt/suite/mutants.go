@@ -112,9 +112,9 @@ func mutants() []suite.Mutant {
 
 		m("hashes-not-checked", "5", damagedName, at(some, some, "a bit of the data flipped"), unchecked,
 			"sizes and hashes of files are not compared with the manifest"),
-		m("configuration-not-checked", "5", damagedName, at(-1, 2, "of another text_hash"), unasked("spec"),
+		m("configuration-not-checked", "5", damagedName, at(-1, 2, "of another model.name"), unasked("spec"),
 			"a run goes on from a checkpoint of another text, optimizer or seed"),
-		m("optimizer-known-by-name-and-rate", "5", damagedName, at(-1, 2, "of another optimizer.clip"), unasked("spec.optimizer.beta1", "spec.optimizer.beta2", "spec.optimizer.eps",
+		m("optimizer-known-by-name-and-rate", "5", damagedName, at(-1, 2, "of another optimizer.beta1"), unasked("spec.optimizer.beta1", "spec.optimizer.beta2", "spec.optimizer.eps",
 			"spec.optimizer.momentum", "spec.optimizer.decay", "spec.optimizer.clip", "spec.optimizer.warmup", "spec.optimizer.horizon", "spec.optimizer.min_lr"),
 			"of the optimizer name and learning rate are compared, and nothing else"),
 		m("groups-not-compared", "5", damagedName, at(-1, 2, "of another model.groups.tensor"), unasked("spec.model.groups"),

@@ -42,7 +42,7 @@ func bareScalars() []suite.Mutant {
 		faulty("no-clip-clips-all", onBare, at(0, "coef"), o(func(o *optim.Config) { o.Clip = 1e-30 }), "a clip of 0 is a limit that every gradient exceeds"),
 		faulty("no-horizon-is-a-horizon", onBareSGD, at(1, "lr"), o(func(o *optim.Config) { o.Horizon = o.Warmup + 1 }), "a horizon of 0 ends the schedule at once"),
 		faulty("no-warm-up-is-one", onEnding, at(0, "lr"), o(func(o *optim.Config) { o.Warmup, o.Horizon = 2, 4 }), "a warm-up of 0 takes steps all the same"),
-		faulty("least-rate-of-default", onEnding, at(2, "lr"), o(func(o *optim.Config) { o.MinLR = o.LR / 10 }), "a least rate of 0 is taken for a tenth of the peak"),
+		faulty("least-rate-of-default", onEnding, at(1, "lr"), o(func(o *optim.Config) { o.MinLR = o.LR / 10 }), "a least rate of 0 is taken for a tenth of the peak"),
 	}
 }
 
