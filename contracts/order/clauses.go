@@ -117,12 +117,13 @@ func unhurt(p *contract.Pass, role contract.Role, r, _ *evidence.Run) {
 		}
 	}
 	for rank := range r.Header.World {
+		hurt := explained
 		for _, e := range results(r, rank) {
 			if owed(e) {
 				seen++
 			}
-			if !evidence.Finite(e) && !explained {
-				explained = true // all that follows comes of it
+			if !evidence.Finite(e) && !hurt {
+				hurt = true // all that follows on this rank comes of it, or of another rank's
 				p.At(rank, e.Step).Of(e.Tensor).In(r.Moment(e)).Report(nil, nil, "by schedule %q: %d elements of %s are not finite", role, e.Digest.NonFinite, e.What)
 			}
 		}

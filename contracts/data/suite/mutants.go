@@ -41,6 +41,11 @@ func mutants() []suite.Mutant {
 			"micro-batches hold more sequences than the plan says: activations need more memory, sums are the same"),
 		m("cut-by-other-workers", "2", sharded, at(some, 0, "of another logical worker"), fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.Zero = 0 }),
 			"ranks walk the workers of another placement"),
+		m("one-micro-batch-more", "2", "odd dp=4,microbatches=3 bytes", at(2, 0, "beyond those of the plan"), fault.OnConfig(func(rank int, c *spec.Config) {
+			if rank == 2 {
+				c.Plan.MicroBatches++
+			}
+		}), "one rank goes on to a micro-batch more, which has no sequence: nothing comes of it but time"),
 
 		m("targets-not-shifted", "3", threes, at(some, 0, "other tokens or targets"), rows(unshifted), "every token is its own target"),
 		m("seven-bits", "3", drops, at(some, 0, "other tokens or targets"), rows(seven), "tokens lose their eighth bit: English text shows nothing"),

@@ -54,6 +54,14 @@ func mutants() []suite.Mutant {
 				c.Optimizer.Clip /= 2
 			}
 		})), "one rank clips at another norm, as after a resume that broadcast tensors only (horovod/horovod#526)", "B010"),
+		m("norm-lost-on-one-rank", "1", "odd dp=4"+skips, at(2, 0, "norm of rank"), breaks(lostOn(2)),
+			"one rank takes the norm of a finite gradient for one that is not finite"),
+		m("coefficient-applied-imprecisely", "1", "odd dp=2,zero=3"+skips, at(1, 0, "did not apply the coefficient"), breaks(fault.OnUpdate(func(u *fault.Update) {
+			if u.Rank == 1 {
+				u.Step.Coef *= 1 + imprecise
+			}
+			u.Do()
+		})), "one rank records the coefficient and clips its shard by one that is a few millionths larger"),
 
 		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2"+skips, at(some, 0, "norm of rank"), breaks(normOfFirst()),
 			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
@@ -130,6 +138,21 @@ func sticking(n int) fault.Fault {
 			return err
 		})(p)
 	}
+}
+
+// imprecise is a relative error of a coefficient: three times what the roundings of a
+// first moment explain with odd's beta1.
+const imprecise = 4e-6
+
+// lostOn makes one rank's sum of squares count a value that is not a number.
+func lostOn(rank int) fault.Fault {
+	return fault.OnCalls(fault.Norms, func(c *fault.Call) error {
+		err := c.Do()
+		if c.Rank == rank {
+			c.Ints[kernels.SquareNaN]++
+		}
+		return err
+	})
 }
 
 // normOfFirst makes the norm one of the first rank's squares alone, on all ranks.

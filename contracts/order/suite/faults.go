@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/contracts/fault"
@@ -169,4 +170,15 @@ func afterTheLoss(rank int) fault.Fault {
 			return nil
 		})(p)
 	}
+}
+
+// afterUpdate makes the first element of what which selects no number, after one
+// rank's update of a step.
+func afterUpdate(step, rank int, which func(*fault.Update) kernels.Tensor) fault.Fault {
+	return fault.OnUpdate(func(u *fault.Update) {
+		u.Do()
+		if u.Rank == rank && u.Step.T == step {
+			u.Backend.Fill(which(u).Range(0, 1), math.NaN())
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -33,6 +34,14 @@ func mutants() []suite.Mutant {
 	return []suite.Mutant{
 		m("summed-as-ranks-come", "1", "nano dp=4", at(some, 0, "digest grad"), asTheyCome(),
 			"a reduction adds the ranks in the order in which they come, as atomic additions do"),
+		m("norm-summed-twice", "1", "nano dp=2,zero=2", at(0, 0, "norm of rank 0"), fault.OnCalls(fault.Norms, fault.Twice),
+			"where a scheduler is there squares that are summed already are summed again"),
+		m("clipped-at-another-norm", "1", "nano dp=2,zero=2", at(0, 0, "coef of rank 0"), fault.OnConfig(func(_ int, c *spec.Config) { c.Optimizer.Clip /= 2 }),
+			"where a scheduler is there ranks clip at another norm"),
+		m("rate-of-another-step", "1", "nano dp=2,zero=2", at(0, 0, "lr of rank 0"), fault.Schedule(2),
+			"where a scheduler is there the learning rate moves twice as fast"),
+		m("steps-miscounted", "1", "nano dp=2,zero=2", at(1, 0, "counter of rank 1"), fault.IdleCounter(1),
+			"one rank does not count the steps that it takes"),
 		m("reduction-not-awaited", "2", "nano dp=4", at(some, 0, "all-reduce of"), unawaited(names.DP, overlapped(names.OpAllReduce)),
 			"the step goes on while gradients are still reduced: nobody waits for the all-reduces (deepspeedai/DeepSpeed#7898)"),
 		m("gradient-cleared-while-reduced", "2", "nano dp=4", at(some, 0, "rank 1 (Fill, which writes)"), beforeFinish(1, clear),
@@ -53,6 +62,12 @@ func mutants() []suite.Mutant {
 			"a buffer between stages is used again while it is sent"),
 		m("receive-not-awaited", "2", "nano dp=1,pp=2,schedule=interleaved,virtual=2", at(some, 0, "in send of"), unawaitedMessages(names.OpRecv),
 			"a stage computes on what it has not received yet"),
+		m("weights-not-finite", "2", "nano dp=2,zero=2", at(some, 1, "elements of weight are not finite"), afterUpdate(1, 1, func(u *fault.Update) kernels.Tensor { return u.W }),
+			"the last update leaves a weight that is not finite, and no use of memory explains it"),
+		m("moments-not-finite", "2", "nano dp=2,zero=2", at(1, 1, "elements of m are not finite"), afterUpdate(1, 1, func(u *fault.Update) kernels.Tensor { return u.Moments[0] }),
+			"the last update leaves a first moment that is not finite, beside weights that are right"),
+		m("moments-not-finite-early", "2", "nano dp=2,zero=2", at(1, 0, "elements of m are not finite"), afterUpdate(0, 1, func(u *fault.Update) kernels.Tensor { return u.Moments[0] }),
+			"the first update does, on the last rank: all that is not finite elsewhere comes of it"),
 		m("norm-left-out", "3", "nano dp=4", at(2, 0, "rank 2 did not come to all-reduce-int of norm"), leftOut(2, fault.Norms),
 			"one rank leaves out one all-reduce of the norm: the others wait for it there, it waits for them at the next operation of another group (facebookresearch/optimizers#149)", "B006"),
 		m("send-left-out", "3", "odd dp=1,pp=3", at(some, 0, "rank 0 called recv of 350 elements from rank 1, rank 1 called recv of 350 elements from rank 0"), leftOut(0, sends),
