@@ -182,3 +182,14 @@ func afterUpdate(step, rank int, which func(*fault.Update) kernels.Tensor) fault
 		}
 	})
 }
+
+// arrivesLost makes the first element of the updated weights that one rank gathers in a
+// step no number.
+func arrivesLost(step, rank int) fault.Fault {
+	gathers := func(c *fault.Call) bool { return c.Op == names.OpAllGather && c.Label.Step == step && c.Rank == rank }
+	return fault.OnCalls(gathers, func(c *fault.Call) error {
+		err := c.Do()
+		c.Backend.Fill(c.X.Range(0, 1), math.NaN())
+		return err
+	})
+}
