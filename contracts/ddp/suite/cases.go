@@ -33,6 +33,11 @@ func many(n int) func(*spec.Config) {
 	}
 }
 
+// oneHead leaves one KV head, of which four ranks of every replica have a copy, and clips.
+func oneHead(c *spec.Config) {
+	c.Model.Layers, c.Model.SeqLen, c.Model.KVHeads, c.Optimizer.Clip = 2, 5, 1, 1
+}
+
 // fixtures are the default cases of a level. dp=2 proves nothing about the
 // shape of the tree, so there is always a larger one; nano with five sequences
 // has logical workers, and one whole rank, without data; dp=3 divides nothing.
@@ -45,6 +50,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4"}, Change: of(5), Suffix: " of 5 sequences"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2", "dp=2,tp=2,zero=1"}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,pp=2", "dp=2,tp=2,vocab=parallel"}},
+		{Config: "odd", Steps: 2, Plans: []string{"dp=2,tp=4,zero=1"}, Change: oneHead, Suffix: " with one KV head"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4"}, Change: many(32), Suffix: " of 32 workers"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=8,zero=2"}, Change: many(21), Suffix: " of 21 workers"},
 		{Config: "nano", Steps: 2, Plans: []string{"dp=4,comm=ring", "dp=3,comm=star"}, Change: short, Suffix: " of short sequences"},

@@ -60,6 +60,15 @@ func bare(c *spec.Config) {
 	c.Optimizer = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.8, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: optim.NoDecay}
 }
 
+// oneHead leaves one KV head, of which four ranks have a copy that must count once, and
+// clips by the norm.
+func oneHead(c *spec.Config) {
+	c.Model.Layers, c.Model.KVHeads, c.Optimizer.Clip = 2, 1, 1
+}
+
+// copied is in the names of cases with one KV head.
+const copied = " with one KV head,"
+
 // fixtures are the default cases of a level.
 func fixtures(level int) []suite.Fixture {
 	if level <= 1 {
@@ -67,6 +76,7 @@ func fixtures(level int) []suite.Fixture {
 			{Config: "nano", Steps: 3, Plans: []string{"dp=8,zero=1", "dp=2,pp=2"}, Suffix: skips},
 			{Config: "odd", Steps: 3, Plans: []string{"dp=4", "dp=2,zero=3", "dp=2,tp=2,zero=2"}, Suffix: skips},
 			{Config: "nano", Steps: 3, Plans: []string{"dp=2,zero=1"}, Change: bare, Suffix: unclipped},
+			{Config: "odd", Steps: 3, Plans: []string{"tp=4"}, Change: oneHead, Suffix: copied + skips},
 			{Config: "nano", Steps: steps, Plans: []string{"dp=2"}, Change: long, Suffix: lasts, Epoch: epoch},
 		}
 	}

@@ -19,6 +19,14 @@ func Suite() *suite.Suite {
 // biased unties the head and gives every linear layer a bias.
 func biased(c *spec.Config) { c.Model.Tied, c.Model.LinearBias = false, true }
 
+// oneHead leaves one KV head, of which four ranks have a copy, and clips.
+func oneHead(c *spec.Config) {
+	c.Model.Layers, c.Model.SeqLen, c.Model.KVHeads, c.Optimizer.Clip = 2, 11, 1, 1
+}
+
+// copied ends the names of cases with one KV head.
+const copied = " with one KV head"
+
 // long has steps past the warm-up and over the end of the text, where ranks hold
 // copies of KV heads and have replicas besides.
 func long(plans ...string) suite.Fixture {
@@ -33,6 +41,7 @@ func fixtures(level int) []suite.Fixture {
 		{Config: "nano", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2", "tp=4,vocab=parallel", "dp=2,tp=2,pp=2,zero=1,vocab=parallel"}},
 		{Config: "odd", Steps: 2, Plans: []string{"tp=2,vocab=parallel"}, Change: biased, Suffix: " untied with linear biases"},
+		{Config: "odd", Steps: 2, Plans: []string{"tp=4"}, Change: oneHead, Suffix: copied},
 		long("dp=2,tp=4"),
 	}
 	many := []suite.Fixture{

@@ -34,6 +34,9 @@ func wide(plans ...string) suite.Fixture {
 	}}
 }
 
+// shortened has no more blocks and tokens than stages and slices need.
+func shortened(c *spec.Config) { c.Model.Layers, c.Model.SeqLen = 2, 5 }
+
 // fixtures are the default cases of a level. nano has 8 logical workers and an
 // untied head; odd has 4, a tied head, and sizes that nothing divides.
 func fixtures(level int) []suite.Fixture {
@@ -48,6 +51,7 @@ func fixtures(level int) []suite.Fixture {
 			"dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors", "dp=2,pp=2,zero=1", "dp=2,tp=2,zero=3", "dp=2,pp=2,zero=3",
 		}},
 		{Config: "odd", Steps: 2, Plans: []string{"dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3"}, Change: sgd, Suffix: " sgd"},
+		{Config: "odd", Steps: 2, Plans: []string{"dp=2,tp=2,pp=2,zero=2,vocab=parallel"}, Change: shortened, Suffix: " of two blocks"},
 		long("dp=4,zero=3"),
 		wide("dp=16,zero=3"),
 	}
