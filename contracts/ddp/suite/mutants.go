@@ -17,7 +17,7 @@ func mutants() []suite.Mutant {
 		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-DDP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	b := model.BlockUnit
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		m("own-seed-no-broadcast", "1", "nano dp=4", at(some, -1, ""), fault.All(ownSeed(), unbroadcast()),
 			"every rank starts from its own seed and nothing is broadcast; gradients agree for ever (pytorch/torchtitan#166)", "B016"),
 
@@ -108,7 +108,7 @@ func mutants() []suite.Mutant {
 			"one rank of the last stage reads the targets of the other replica: its stage is asked for other losses than its first stage computed"),
 		m("sequence-lost", "8", "odd dp=4", at(some, 0, "sequence 9"), dropSequence(1),
 			"a rank drops the last sequence of a share that is longer than the others' (pytorch/pytorch#38174)", "B031", "L03"),
-	}
+	}, fault.Scalars(contract.Test, "C-DDP-001.4", "nano dp=4", " of rank")[:3]...) // the counter is no statement of the clause
 }
 
 // swapKV exchanges the gradients of k and v in block 1 of nano, which have one

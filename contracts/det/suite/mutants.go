@@ -13,7 +13,7 @@ import (
 func mutants() []suite.Mutant {
 	const some = suite.Any
 	at := suite.At
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		{ID: "bit-flipped-once", Clause: "C-DET-001.1", On: "nano dp=4 again", At: at(3, 0, "norm.weight"), Rows: []string{"B152"}, Break: fault.Into(contract.Again, fault.Corrupt(3, 30, 0)),
 			Says: "one matrix product gives one wrong last bit in one of two runs, as an unstable unit does (pytorch/torchtitan#951)"},
 		{ID: "bit-flipped-once-odd", Clause: "C-DET-001.1", On: "odd dp=4 again", At: at(some, 1, "embed_tokens"), Break: fault.Into(contract.Test, fault.FlipBit(-1, model.HeadUnit, 1, 5, 0)),
@@ -40,5 +40,5 @@ func mutants() []suite.Mutant {
 		{ID: "floor-forgotten", Clause: "C-DET-001.5", On: det.SchedulePrefix + "cosine", At: at(some, 1, "learning rate"), Break: fault.Into(contract.Test,
 			fault.OnConfig(func(_ int, c *spec.Config) { c.Optimizer.MinLR = 0 })),
 			Says: "the cosine ends at 0 instead of the smallest learning rate"},
-	}
+	}, fault.Scalars(contract.Again, "C-DET-001.1", "nano dp=4 again", " is another")...)
 }

@@ -8,16 +8,19 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
-	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // into breaks a case's test run and leaves out those by other schedules: a fault
 // must show under whichever schedule it meets.
-func into(f fault.Fault) func(*suite.Case) {
+func into(f fault.Fault) func(*suite.Case) { return byOne(fault.Into(contract.Test, f)) }
+
+// byOne is a break of a case that leaves out the runs by other schedules than the test
+// run's.
+func byOne(change func(*suite.Case)) func(*suite.Case) {
 	return func(c *suite.Case) {
 		maps.DeleteFunc(c.Runs, func(role contract.Role, _ suite.Run) bool { return role != contract.Test && role != contract.Control })
-		fault.Into(contract.Test, f)(c)
+		change(c)
 	}
 }
 
@@ -31,17 +34,9 @@ func mutants() []suite.Mutant {
 	}
 	clear := func(be kernels.Backend, g kernels.Tensor) { be.Fill(g, 0) }
 	read := func(be kernels.Backend, g kernels.Tensor) { be.SumSquares(&kernels.SquareSum{}, g) }
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		m("summed-as-ranks-come", "1", "nano dp=4", at(some, 0, "digest grad"), asTheyCome(),
 			"a reduction adds the ranks in the order in which they come, as atomic additions do"),
-		m("norm-summed-twice", "1", "nano dp=2,zero=2", at(0, 0, "norm of rank 0"), fault.OnCalls(fault.Norms, fault.Twice),
-			"where a scheduler is there squares that are summed already are summed again"),
-		m("clipped-at-another-norm", "1", "nano dp=2,zero=2", at(0, 0, "coef of rank 0"), fault.OnConfig(func(_ int, c *spec.Config) { c.Optimizer.Clip /= 2 }),
-			"where a scheduler is there ranks clip at another norm"),
-		m("rate-of-another-step", "1", "nano dp=2,zero=2", at(0, 0, "lr of rank 0"), fault.Schedule(2),
-			"where a scheduler is there the learning rate moves twice as fast"),
-		m("steps-miscounted", "1", "nano dp=2,zero=2", at(1, 0, "counter of rank 1"), fault.IdleCounter(1),
-			"one rank does not count the steps that it takes"),
 		m("reduction-not-awaited", "2", "nano dp=4", at(some, 0, "all-reduce of"), unawaited(names.DP, overlapped(names.OpAllReduce)),
 			"the step goes on while gradients are still reduced: nobody waits for the all-reduces (deepspeedai/DeepSpeed#7898)"),
 		m("gradient-cleared-while-reduced", "2", "nano dp=4", at(some, 0, "rank 1 (Fill, which writes)"), beforeFinish(1, clear),
@@ -78,5 +73,13 @@ func mutants() []suite.Mutant {
 			"one rank breaks down in its forward pass, by an index out of range: its peers end at once (pytorch/pytorch#101463)", "L01"),
 		m("reductions-wait-for-the-loss", "3", "nano dp=4", at(1, 0, "rank 1 did not come to all-reduce of final"), afterTheLoss(1),
 			"one rank calls the operations of two groups in another order than its peers: each waits for the other (pytorch/pytorch#172668)"),
+	}, alone(fault.Scalars(contract.Test, "C-ORDER-001.1", "nano dp=2,zero=2", " of rank"))...)
+}
+
+// alone makes mutants do without the runs by other schedules, as into does.
+func alone(all []suite.Mutant) []suite.Mutant {
+	for i := range all {
+		all[i].Break = byOne(all[i].Break)
 	}
+	return all
 }

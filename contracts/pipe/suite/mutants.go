@@ -23,7 +23,7 @@ func mutants() []suite.Mutant {
 		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-PIPE-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	const shorter = "odd dp=1,pp=4,microbatches=8"
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		m("block-on-two-stages", "1", "nano dp=1,pp=2", at(0, -1, "layers.2."), layers(0, 6),
 			"the first stage cuts another number of layers: block 2 runs on both stages", "B083"),
 		m("block-on-no-stage", "1", "nano dp=1,pp=2", at(some, 0, "block.1"), layers(0, 2),
@@ -62,7 +62,7 @@ func mutants() []suite.Mutant {
 			"the last stage keeps the head's gradient of a tied embedding", "B077"),
 		m("tied-weight-kept", "7", "odd dp=1,pp=3", at(2, 0, "lm_head"), skipMessages(names.TiedWeight),
 			"the last stage keeps its initial copy of a tied embedding", "B077"),
-	}
+	}, fault.Scalars(contract.Test, "C-PIPE-001.4", "nano dp=1,pp=2", " of rank")...)
 }
 
 // layers makes one rank believe in another number of layers, by which it takes

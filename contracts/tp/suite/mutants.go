@@ -15,7 +15,7 @@ func mutants() []suite.Mutant {
 		return suite.Mutant{At: where, Rows: rows, ID: id, Clause: "C-TP-001." + clause, On: on, Break: fault.Into(contract.Test, f), Says: says}
 	}
 	b := model.BlockUnit
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		m("bit-flipped-in-columns", "1", "nano dp=1,tp=2", at(some, 0, "block.0 q"), fault.Corrupt(1, 0, 0),
 			"one rank's first query projection returns one wrong last bit, once"),
 		m("key-columns-corrupt", "1", "odd dp=1,tp=4,vocab=parallel", at(3, 0, "block.0 k"), fault.Corrupt(3, 1, 30),
@@ -54,5 +54,5 @@ func mutants() []suite.Mutant {
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
 		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, at(4, 0, "all-reduces in group kv"), fault.OnCalls(ofSecondReplica, fault.Twice),
 			"the second replica's ranks add the gradients of KV copies twice, as a group of copies that spans replicas does"),
-	}
+	}, fault.Scalars(contract.Test, "C-TP-001.5", "nano dp=1,tp=2", " of rank")...)
 }

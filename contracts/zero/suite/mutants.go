@@ -17,7 +17,7 @@ func mutants() []suite.Mutant {
 	}
 	b := model.BlockUnit
 	const first = 1 // unit of block 0 where the embedding is unit 0
-	return []suite.Mutant{
+	return append([]suite.Mutant{
 		m("remainder-to-last", "1", "odd dp=4,zero=2", at(some, -1, "m of embed"), remainderLast(),
 			"the last rank takes what does not divide: shards cover everything and the result is right, the sizes are not"),
 		m("remainder-to-last-in-stage-3", "1", "odd dp=3,zero=3", at(some, -1, "m of final"), remainderLast(),
@@ -70,5 +70,5 @@ func mutants() []suite.Mutant {
 			"a balanced map gives everything to rank 0: the result is right, no memory is saved"),
 		m("block-without-owner", "7", "odd dp=4,zero=1,shard=balanced", at(some, 0, "bytes of moments"), noOwner(b(2)),
 			"no rank holds the state of one block: it never moves"),
-	}
+	}, fault.Scalars(contract.Test, "C-ZERO-001.2", "nano dp=4,zero=2", " of rank")...)
 }

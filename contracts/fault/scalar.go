@@ -1,0 +1,26 @@
+package fault
+
+import (
+	"github.com/lockstep-ml/lockstep/contracts/contract"
+	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// Scalars are mutants in each of which one scalar of a step is wrong on all ranks of a
+// run, and what follows from it: a clause that compares scalars must name that one. On
+// is a case that clips, with a warm-up; named is what a finding says behind the scalar.
+func Scalars(role contract.Role, clause, on, named string) []suite.Mutant {
+	m := func(what, id, says string, f Fault) suite.Mutant {
+		return suite.Mutant{ID: id, Clause: clause, On: on, At: suite.At(suite.Any, 0, what+named), Break: Into(role, f), Says: says}
+	}
+	return []suite.Mutant{
+		m(trace.Norm, "scalar-norm", "squares that are summed already are summed over the ranks again", OnCalls(Norms, Twice)),
+		m(trace.Coef, "scalar-coef", "all ranks clip at half of the norm", OnConfig(func(_ int, c *spec.Config) { c.Optimizer.Clip /= 2 })),
+		m(trace.LR, "scalar-lr", "the learning rate moves twice as fast, and updates are half as large for it", All(Schedule(2), OnUpdate(func(u *Update) {
+			u.Step.LR /= 2
+			u.Do()
+		}))),
+		m(trace.Counter, "scalar-counter", "no rank counts the steps that it takes", OnCounter(func(int, int) int { return 0 })),
+	}
+}
