@@ -5,6 +5,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Scalars are mutants in each of which one scalar of a step is wrong on all ranks of a
@@ -15,6 +16,7 @@ func Scalars(role contract.Role, clause, on, named string) []suite.Mutant {
 		return suite.Mutant{ID: id, Clause: clause, On: on, At: suite.At(suite.Any, 0, what+named), Break: Into(role, f), Says: says}
 	}
 	return []suite.Mutant{
+		m(trace.Loss, "scalar-loss", "the loss is added up twice as large, its gradient is right", lossDoubled()),
 		m(trace.Norm, "scalar-norm", "squares that are summed already are summed over the ranks again", OnCalls(Norms, Twice)),
 		m(trace.Coef, "scalar-coef", "all ranks clip at half of the norm", OnConfig(func(_ int, c *spec.Config) { c.Optimizer.Clip /= 2 })),
 		m(trace.LR, "scalar-lr", "the learning rate moves twice as fast, and updates are half as large for it", All(Schedule(2), OnUpdate(func(u *Update) {
@@ -23,4 +25,15 @@ func Scalars(role contract.Role, clause, on, named string) []suite.Mutant {
 		}))),
 		m(trace.Counter, "scalar-counter", "no rank counts the steps that it takes", OnCounter(func(int, int) int { return 0 })),
 	}
+}
+
+// lossDoubled doubles every token's loss, on all ranks.
+func lossDoubled() Fault {
+	return OnBackend(Every, func(be kernels.Backend) kernels.Backend {
+		return &After{be, func(be kernels.Backend, kernel string, outputs ...kernels.Tensor) {
+			if kernel == "CrossEntropy" {
+				be.Scale(outputs[0], outputs[0], 2)
+			}
+		}}
+	})
 }

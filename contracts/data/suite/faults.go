@@ -120,11 +120,11 @@ func rotated() fault.Fault {
 	})
 }
 
-// oneMore counts one valid token more in the global batch, on all ranks.
-func oneMore() fault.Fault {
+// miscounted counts so many valid tokens more in the global batch, on all ranks.
+func miscounted(more int64) fault.Fault {
 	return fault.OnCalls(fault.Calls(names.OpAllReduceInt, names.Tokens), func(c *fault.Call) error {
 		err := c.Do()
-		c.Ints[0]++
+		c.Ints[0] += uint64(more)
 		return err
 	})
 }
@@ -133,6 +133,13 @@ func oneMore() fault.Fault {
 func valid(q *data.Sequence) {
 	if q.Valid > 0 {
 		q.Valid++
+	}
+}
+
+// undervalued lets sequences claim a valid token fewer than they have.
+func undervalued(q *data.Sequence) {
+	if q.Valid > 0 {
+		q.Valid--
 	}
 }
 

@@ -39,6 +39,8 @@ func mutants() []suite.Mutant {
 
 		m("cut-into-fewer", "2", odd, at(some, 0, "another number of sequences"), fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.MicroBatches = 2 }),
 			"micro-batches hold more sequences than the plan says: activations need more memory, sums are the same"),
+		m("cut-into-more", "2", "odd dp=4,microbatches=3 bytes", at(0, 0, "another number of sequences"), fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.MicroBatches++ }),
+			"micro-batches hold fewer sequences than the plan says: a pipeline of them takes longer"),
 		m("cut-by-other-workers", "2", sharded, at(some, 0, "of another logical worker"), fault.OnConfig(func(_ int, c *spec.Config) { c.Plan.Zero = 0 }),
 			"ranks walk the workers of another placement"),
 		m("one-micro-batch-more", "2", "odd dp=4,microbatches=3 bytes", at(2, 0, "beyond those of the plan"), fault.OnConfig(func(rank int, c *spec.Config) {
@@ -56,7 +58,9 @@ func mutants() []suite.Mutant {
 		given("text-as-utf-8", "bytes that are no text are replaced when it is read", func(x []byte) []byte { return []byte(strings.ToValidUTF8(string(x), "?")) }),
 
 		m("padding-counted", "4", threes, at(some, 0, "counts other valid tokens"), rows(counts), "padding is a target and is counted"),
-		m("count-off-by-one", "4", sharded, at(some, 0, "in the global batch"), oneMore(), "all ranks count one valid token too many: every gradient is scaled (NVIDIA/TransformerEngine#2476)"),
+		m("count-off-by-one", "4", sharded, at(some, 0, "in the global batch"), miscounted(1), "all ranks count one valid token too many: every gradient is scaled (NVIDIA/TransformerEngine#2476)"),
+		m("count-off-by-minus-one", "4", sharded, at(some, 0, "in the global batch"), miscounted(-1), "all ranks count one valid token too few"),
+		m("sequences-undercounted", "4", pads, at(some, 0, "counts other valid tokens"), rows(undervalued), "every sequence claims one valid token fewer than it has"),
 		m("sequences-miscounted", "4", pads, at(some, 0, "counts other valid tokens"), rows(valid), "every sequence claims one valid token more than it has"),
 	}
 }

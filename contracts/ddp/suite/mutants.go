@@ -102,13 +102,21 @@ func mutants() []suite.Mutant {
 		m("nan-in-one-product", "7", "nano dp=4", at(2, 1, "logical worker 4"), nan(2, 68),
 			"a matrix product of rank 2 writes one NaN; after the reduction all ranks agree on it (ecmwf/WeatherGenerator#2724, pytorch/torchtitan#951)", "B011", "B152"),
 
+		m("own-step-counter", "2", "nano dp=4", at(2, 0, "optimizer steps"), fault.OnCounter(func(rank, taken int) int {
+			if rank == 2 {
+				taken++
+			}
+			return taken
+		}), "one rank counts a step more than it takes"),
+		m("one-token-fewer", "8", "nano dp=2", at(some, 0, "valid tokens"), tokens(-1), "all ranks count one valid token too few"),
+		m("one-token-more", "8", "nano dp=2", at(some, 0, "valid tokens"), tokens(1), "the same, one too many"),
 		m("same-shard", "8", "nano dp=2", at(1, 0, "sequence 0"), sameShard(1, 2),
 			"rank 1 reads the data of rank 0"),
 		m("same-shard-on-one-stage", "8", "nano dp=2,tp=2,pp=2", at(6, 0, "sequence 0"), sameShard(6, 2),
 			"one rank of the last stage reads the targets of the other replica: its stage is asked for other losses than its first stage computed"),
 		m("sequence-lost", "8", "odd dp=4", at(some, 0, "sequence 9"), dropSequence(1),
 			"a rank drops the last sequence of a share that is longer than the others' (pytorch/pytorch#38174)", "B031", "L03"),
-	}, fault.Scalars(contract.Test, "C-DDP-001.4", "nano dp=4", " of rank")[:3]...) // the counter is no statement of the clause
+	}, fault.Scalars(contract.Test, "C-DDP-001.4", "nano dp=4", " of rank")[:4]...) // the counter is no statement of the clause
 }
 
 // swapKV exchanges the gradients of k and v in block 1 of nano, which have one

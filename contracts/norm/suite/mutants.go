@@ -1,12 +1,14 @@
 package suite
 
 import (
+	"context"
 	"math"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/parallel"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -63,6 +65,8 @@ func mutants() []suite.Mutant {
 			u.Do()
 		})), "one rank records the coefficient and clips its shard by one that is a few millionths larger"),
 
+		m("coefficient-of-another-norm", "1", "odd dp=4"+skips, at(some, 0, "does not follow from its norm"), breaks(fault.OnConfig(func(_ int, c *spec.Config) { c.Optimizer.Clip /= 2 })),
+			"all ranks clip by one coefficient, which is that of another norm to clip at"),
 		m("norm-of-first-shard", "2", "odd dp=2,tp=2,zero=2"+skips, at(some, 0, "norm of rank"), breaks(normOfFirst()),
 			"all ranks clip by the norm of rank 0's shard: they agree, and the direction stays right"),
 		m("norm-summed-twice", "2", "odd dp=4"+skips, at(some, 0, "norm of rank"), agreedUpon(fault.OnCalls(fault.Norms, fault.Twice)),
@@ -73,6 +77,10 @@ func mutants() []suite.Mutant {
 		m("skipped-step-counted", "3", "odd dp=4"+skips, at(some, 1, "counter"), agreedUpon(countSkipped(1)),
 			"the step counter moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#999)", "B014"),
 
+		m("moments-decay-on-a-skipped-step", "3", "odd dp=4"+skips, at(2, 1, "m of rank"), breaks(moving(2, func(s parallel.Shard) kernels.Tensor { return s.M[0] })),
+			"one rank's first moments decay in a step that it skips, and nothing else"),
+		m("weights-move-on-a-skipped-step", "3", "odd dp=4"+skips, at(2, 1, "weight of rank"), breaks(moving(2, func(s parallel.Shard) kernels.Tensor { return s.W })),
+			"the same of its weights"),
 		m("schedule-moves-by-data", "4", "odd dp=2,zero=3"+skips, at(some, 2, ""), byData,
 			"the learning rate moves on a skipped step, on all ranks and on the single worker (huggingface/accelerate#963)", "B014"),
 		m("skipped-step-corrected-for", "4", "nano dp=2,pp=2"+skips, at(some, 1, "counter"), breaks(countSkipped(1)),
@@ -89,6 +97,12 @@ func mutants() []suite.Mutant {
 			u.Step.LR *= 1.001
 			u.Do()
 		})), "the applied learning rate is a thousandth above the recorded one, everywhere"),
+		m("second-moment-applied-is-another", "6", "odd dp=4"+skips, at(0, 0, "v of the single worker"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
+			u.Do()
+			u.Backend.Scale(u.Moments[1], u.Moments[1], 1.001)
+		})), "second moments are left a thousandth too large, everywhere: the weights follow a step later"),
+		m("rate-of-one-rank", "6", "odd dp=4"+skips, at(3, 0, "learning rate of rank"), breaks(fault.LearningRate(3, 1.001)),
+			"the last rank's learning rate is a thousandth above the schedule's"),
 		m("norms-decay", "6", "odd dp=2,zero=3"+skips, at(0, 0, "norm.weight"), agreedUpon(fault.OnUpdate(func(u *fault.Update) {
 			u.Decays = true
 			u.Do()
@@ -143,6 +157,34 @@ func sticking(n int) fault.Fault {
 // imprecise is a relative error of a coefficient: three times what the roundings of a
 // first moment explain with odd's beta1.
 const imprecise = 4e-6
+
+// moving halves what which selects of one rank's state when the gradients of the first
+// step to be skipped are reduced.
+func moving(rank int, which func(parallel.Shard) kernels.Tensor) fault.Fault {
+	return fault.OnUpdater(rank, func(be kernels.Backend, u parallel.Updater) parallel.Updater { return &restless{u, be, which, 0} })
+}
+
+type restless struct {
+	parallel.Updater
+	be    kernels.Backend
+	which func(parallel.Shard) kernels.Tensor
+	step  int
+}
+
+func (r *restless) Begin(step int) {
+	r.step = step
+	r.Updater.Begin(step)
+}
+
+func (r *restless) Finish(ctx context.Context) error {
+	err := r.Updater.Finish(ctx)
+	for _, s := range r.Shards() {
+		if x := r.which(s); r.step == skipped {
+			r.be.Scale(x, x, 0.5)
+		}
+	}
+	return err
+}
 
 // lostOn makes one rank's sum of squares count a value that is not a number.
 func lostOn(rank int) fault.Fault {

@@ -60,6 +60,10 @@ func mutants() []suite.Mutant {
 
 		m("tied-gradient-kept", "7", "odd dp=1,pp=3", at(2, 0, "tied gradient"), skipMessages(names.TiedGradient),
 			"the last stage keeps the head's gradient of a tied embedding", "B077"),
+		m("tied-gradient-sent-twice", "7", "odd dp=1,pp=3", at(some, 0, "tied gradient"), fault.OnCalls(func(c *fault.Call) bool { return message(c) && c.Label.Tensor == names.TiedGradient }, fault.Twice),
+			"the tied embedding's gradient is sent twice: nothing but traffic shows it"),
+		m("gradient-corrupted-on-the-way", "3", "nano dp=1,pp=2", at(0, 0, "backward message"), corruptArrivals(0),
+			"one bit of a gradient is another when it arrives at the first stage"),
 		m("tied-weight-kept", "7", "odd dp=1,pp=3", at(2, 0, "lm_head"), skipMessages(names.TiedWeight),
 			"the last stage keeps its initial copy of a tied embedding", "B077"),
 	}, fault.Scalars(contract.Test, "C-PIPE-001.4", "nano dp=1,pp=2", " of rank")...)
@@ -84,6 +88,17 @@ func message(c *fault.Call) bool {
 // receivers keep what is in their buffers.
 func skipMessages(label string) fault.Fault {
 	return fault.OnCalls(func(c *fault.Call) bool { return message(c) && c.Label.Tensor == label }, fault.Skip)
+}
+
+// corruptArrivals flips a bit of what one rank receives first.
+func corruptArrivals(rank int) fault.Fault {
+	receives := func(c *fault.Call) bool { return message(c) && c.Op == names.OpRecv && c.Rank == rank && c.N == 0 }
+	return fault.OnCalls(receives, func(c *fault.Call) error {
+		if err := c.Do(); err != nil {
+			return err
+		}
+		return fault.Flip(c.Backend, c.X, 3)
+	})
 }
 
 // swapMessages makes one rank send its n-th message (from 0) after the next one,

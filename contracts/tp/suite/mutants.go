@@ -52,6 +52,10 @@ func mutants() []suite.Mutant {
 
 		m("all-reduce-too-many", "7", "nano dp=1,tp=2", at(some, 0, "block.0"), fault.OnCalls(sums(b(0), attnSum), thenMax),
 			"one block reduces its attention output twice; the second time changes nothing but the traffic"),
+		m("all-reduce-too-few", "7", "nano dp=1,tp=2", at(some, 0, "block.0"), fault.OnCalls(sums(b(0), attnSum), fault.Skip),
+			"one block does not reduce its attention output"),
+		m("all-reduce-in-pairs", "7", "nano dp=1,tp=4,vocab=parallel", at(some, 0, "block.0"), fault.OnCalls(sums(b(0), attnSum), func(c *fault.Call) error { return c.Within(c.Comm.Rank()/2, 0) }),
+			"one block reduces its attention output over pairs of ranks"),
 		m("kv-gradient-summed-twice", "6", "odd dp=2,tp=4"+suite.Epochs, at(4, 0, "all-reduces in group kv"), fault.OnCalls(ofSecondReplica, fault.Twice),
 			"the second replica's ranks add the gradients of KV copies twice, as a group of copies that spans replicas does"),
 	}, fault.Scalars(contract.Test, "C-TP-001.5", "nano dp=1,tp=2", " of rank")...)

@@ -61,6 +61,8 @@ func mutants() []suite.Mutant {
 
 		m("gathered-twice", "6", "nano dp=4,zero=3", at(some, 0, "all-gather"), fault.OnCalls(fault.Calls(names.OpAllGather, b(3)), fault.Twice),
 			"one block is gathered twice for each use: nothing but traffic shows it (NVIDIA/Megatron-LM#6492)", "B040"),
+		m("gathered-too-rarely", "6", "nano dp=4,zero=3", at(some, 0, "all-gather"), fault.OnCalls(fault.Calls(names.OpAllGather, b(3)), fault.Skip),
+			"one block is never gathered: traffic is saved, and the rest of its weights is whatever is there"),
 		m("all-reduced-instead-of-scattered", "6", "nano dp=4,zero=2", at(some, 0, "all-reduce"), farScatter(),
 			"gradients are all-reduced and then cut: twice the traffic"),
 
