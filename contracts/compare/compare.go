@@ -32,12 +32,12 @@ type Comparison struct {
 // rank. The pass doubts and ok is false where one is missing, they are of
 // different tasks, or the plan does not promise the control's bits.
 func Open(p *contract.Pass) (c *Comparison, ok bool) {
-	return open(p, started)
+	return open(p, evidence.Read, started)
 }
 
 // OpenResumed is Open for a test run that goes on where its control never stopped.
 func OpenResumed(p *contract.Pass) (c *Comparison, ok bool) {
-	return open(p, func(*Comparison) error { return nil })
+	return open(p, evidence.ReadResumed, func(*Comparison) error { return nil })
 }
 
 // started refuses a control that does not start where the test run does: with the
@@ -49,8 +49,8 @@ func started(c *Comparison) error {
 	return nil
 }
 
-func open(p *contract.Pass, start func(*Comparison) error) (*Comparison, bool) {
-	test, ok := evidence.Read(p, contract.Test)
+func open(p *contract.Pass, read func(*contract.Pass, contract.Role) (*evidence.Run, bool), start func(*Comparison) error) (*Comparison, bool) {
+	test, ok := read(p, contract.Test)
 	if !ok {
 		return nil, false
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lockstep-ml/lockstep/contracts/evidence"
@@ -30,6 +31,9 @@ func LoadedBy(h *trace.History) (*Loaded, error) {
 	r, err := evidence.New(h)
 	if err != nil {
 		return nil, err
+	}
+	if torn := r.Torn(); torn != "" {
+		return nil, errors.New(torn)
 	}
 	out := &Loaded{First: r.First, Taken: r.Taken}
 	if out.State, err = state(r, r.First-1); err != nil {

@@ -34,8 +34,8 @@ func (r *Run) Misfit() string {
 		}
 	}
 	for e := range r.All {
-		if e.Step > r.Config.Steps || e.Step == r.Config.Steps && e.Kind != trace.KindResume {
-			return fmt.Sprintf("rank %d recorded a %s event in step %d, of steps 0 to %d", e.Rank, e.Kind, e.Step, r.Config.Steps-1)
+		if after(&e, r.Config.Steps) {
+			return late(&e, r.Config.Steps)
 		}
 		if e.Kind != trace.KindDigest && e.Kind != trace.KindChanged && e.Kind != trace.KindUnmoved {
 			continue

@@ -59,8 +59,8 @@ type Run struct {
 	// through the steps must not go through all events in each.
 	steps map[stepOf][]int32
 
-	misfit, idle func() string // Misfit and Idle, once
-	held         func() map[string][]Holding
+	misfit, idle, torn, beyond func() string // Misfit, Idle, Torn and Beyond, once
+	held                       func() map[string][]Holding
 }
 
 // stepOf is a step of a rank.
@@ -76,8 +76,21 @@ type about struct {
 // Read indexes the history of a role. Where it is missing, or its spec is not
 // one of training, the pass doubts and ok is false. Of a run that is Idle the pass
 // doubts: nothing that two such runs make true is held.
-// One that goes on from a checkpoint owes nothing of the steps before.
+// One that goes on from a checkpoint owes nothing of the steps before. Where the
+// record does not say where the run begins or ends the pass doubts and ok is false.
 func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
+	r, ok = ReadResumed(p, role)
+	if ok {
+		if torn := r.torn(); torn != "" {
+			p.Doubt("%s run: %s", role, torn)
+			return nil, false
+		}
+	}
+	return r, ok
+}
+
+// ReadResumed is Read for clauses about resumption, which judge where ranks go on.
+func ReadResumed(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	h, ok := p.History(role)
 	if !ok {
 		return nil, false
@@ -88,6 +101,10 @@ func Read(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 		return nil, false
 	}
 	r = made.(*Run)
+	if beyond := r.beyond(); beyond != "" {
+		p.Doubt("%s run: %s", role, beyond)
+		return nil, false
+	}
 	r.owe(p, role)
 	if role == contract.Test {
 		if misfit := r.misfit(); misfit != "" {
@@ -122,6 +139,7 @@ func New(h *trace.History) (*Run, error) {
 	}
 	r.held = sync.OnceValue(r.holdings)
 	r.misfit, r.idle = sync.OnceValue(r.Misfit), sync.OnceValue(r.Idle)
+	r.torn, r.beyond = sync.OnceValue(r.Torn), sync.OnceValue(r.Beyond)
 	r.readLayout()
 	r.index()
 	return r, nil
