@@ -59,8 +59,8 @@ type Run struct {
 	// through the steps must not go through all events in each.
 	steps map[stepOf][]int32
 
-	misfit, idle, torn, beyond func() string // Misfit, Idle, Torn and Beyond, once
-	held                       func() map[string][]Holding
+	misfit, idle, torn, beyond, unplanned func() string // Misfit, Idle, Torn, Beyond and Unplanned, once
+	held                                  func() map[string][]Holding
 }
 
 // stepOf is a step of a rank.
@@ -107,8 +107,10 @@ func ReadResumed(p *contract.Pass, role contract.Role) (r *Run, ok bool) {
 	}
 	r.owe(p, role)
 	if role == contract.Test {
-		if misfit := r.misfit(); misfit != "" {
-			p.Doubt("%s run: %s", role, misfit)
+		for _, why := range []string{r.misfit(), r.unplanned()} {
+			if why != "" {
+				p.Doubt("%s run: %s", role, why)
+			}
 		}
 	}
 	if idle := r.idle(); idle != "" {
@@ -139,6 +141,7 @@ func New(h *trace.History) (*Run, error) {
 	}
 	r.held = sync.OnceValue(r.holdings)
 	r.misfit, r.idle = sync.OnceValue(r.Misfit), sync.OnceValue(r.Idle)
+	r.unplanned = sync.OnceValue(r.Unplanned)
 	r.torn, r.beyond = sync.OnceValue(r.Torn), sync.OnceValue(r.Beyond)
 	r.readLayout()
 	r.index()

@@ -100,6 +100,9 @@ func measured(p *contract.Pass, r, control *evidence.Run) {
 			continue // of no norm
 		}
 		want, how, within, ok := norm(r, control, step)
+		if x, has := squared(r, step); ok && has && !(math.Abs(x-want) <= x*0x1p-40) {
+			p.Doubt("step %d: by the sums of squares beside its digests the gradient has norm %v, that of %s is %v: one of the records was changed", step, x, how, want)
+		}
 		for rank := range r.Header.World {
 			got, has := r.Scalar(rank, step, trace.Norm)
 			if x := float64(got.Value); p.Found(ok && has) && !(math.Abs(x-want) <= within) {

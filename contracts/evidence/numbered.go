@@ -1,0 +1,106 @@
+package evidence
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-ml/lockstep/core/model"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/trace"
+)
+
+// splits are what the world is split into when a run begins, in order.
+var splits = []string{string(names.DP), string(names.DP), string(names.PP), string(names.TP), string(names.KV)}
+
+// operations holds the numbers of a rank's operations against each other: those of one
+// communicator have numbers from 0 on without a gap, in steps that do not go back. Of a
+// communicator that numbers nothing, or of which an operation failed, nothing is known.
+func (r *Run) operations(rank int) string {
+	calls, failed, made := map[call][]trace.Event{}, map[call]bool{}, 0
+	for e := range r.Events(rank, trace.KindComm) {
+		if e.Op == names.OpSplit {
+			if made >= len(splits) || e.Unit != splits[made] || e.Step != -1 {
+				return fmt.Sprintf("rank %d recorded split %d of the world for %q in step %d: a run begins with those for %v", rank, made, e.Unit, e.Step, splits)
+			}
+			made++
+		}
+		k := callOf(&e)
+		k.seq = 0
+		calls[k], failed[k] = append(calls[k], e), failed[k] || e.Text != ""
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(calls), call.compare) {
+		all := calls[k]
+		slices.SortStableFunc(all, func(a, b trace.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+		if failed[k] || all[len(all)-1].Seq == 0 {
+			continue
+		}
+		for i, e := range all {
+			title := fmt.Sprintf("operation %d of group %s of ranks %v (%s of %s) in step %d", e.Seq, e.Group, e.Ranks, e.Op, e.Unit, e.Step)
+			switch {
+			case e.Seq != uint64(i):
+				return fmt.Sprintf("rank %d recorded %s, and no operation %d", rank, title, i)
+			case i > 0 && e.Step < all[i-1].Step:
+				return fmt.Sprintf("rank %d recorded %s, operation %d in step %d", rank, title, i-1, all[i-1].Step)
+			}
+		}
+	}
+	return r.agreements(rank)
+}
+
+// digestBytes is the size of a digest that replicas exchange; bitsBytes that of an
+// element, which they exchange where digests differ.
+const (
+	digestBytes = 16
+	bitsBytes   = 4
+)
+
+// agreements holds the sizes of the digests that a rank exchanged with its replicas:
+// one for each kind of state that all of them hold.
+func (r *Run) agreements(rank int) string {
+	differ := r.some(rank, trace.KindDiff)
+	for e := range r.Events(rank, trace.KindComm) {
+		if e.Op != names.OpAllGatherBytes || e.Unit != names.Agree || e.Text != "" {
+			continue
+		}
+		want := int64(digestBytes * len(r.State()) * len(r.Layouts(rank)))
+		switch {
+		case r.Config.Plan.Zero == 0 && e.Count == want, r.Config.Plan.Zero > 0 && e.Count%digestBytes == 0:
+		case differ && (e.Count == digestBytes || e.Count == bitsBytes):
+		default:
+			return fmt.Sprintf("rank %d exchanged %d bytes with its replicas in step %d, not the digests of its state (%d)", rank, e.Count, e.Step, want)
+		}
+	}
+	return ""
+}
+
+// buffers holds the buffers of a rank against its layouts: each of the state's, once for
+// each part, and as long as it says.
+func (r *Run) buffers(rank int) string {
+	if !r.some(rank, trace.KindSpan) {
+		return ""
+	}
+	layouts := r.Layouts(rank)
+	found := map[string]int{}
+	for e := range r.Events(rank, trace.KindSpan) {
+		if s := e.Span; s != nil && e.Count > 0 && s.Hi-s.Lo != bitsBytes*uint64(e.Count) {
+			return fmt.Sprintf("the %s buffer of rank %d has %d elements in %d bytes", e.What, rank, e.Count, s.Hi-s.Lo)
+		}
+		found[e.What]++
+		if r.Config.Plan.Zero == 0 && !slices.ContainsFunc(layouts, func(l model.Layout) bool { return e.Count == int64(sizes(l)[kindOf(e.What)]) }) {
+			return fmt.Sprintf("the %s buffer of rank %d has %d elements, no part of the model has as many", e.What, rank, e.Count)
+		}
+	}
+	for what := range found {
+		if !slices.Contains(r.bufferNames(), what) {
+			return fmt.Sprintf("rank %d recorded a %s buffer, which the plan does not have", rank, what)
+		}
+	}
+	for _, what := range r.bufferNames() {
+		if n := found[what]; n != len(layouts) {
+			return fmt.Sprintf("rank %d recorded %d %s buffers, the plan has %d", rank, n, what, len(layouts))
+		}
+	}
+	return ""
+}
