@@ -53,7 +53,7 @@ func (e *Event) once() bool {
 		return e.Text == "" // one that failed has the number of the next
 	case KindDigest:
 		return e.What != WorkerGrad
-	case KindSpan, KindTokens, KindScalar, KindChanged, KindUnmoved, KindMemory:
+	case KindSpan, KindTokens, KindScalar, KindChanged, KindUnmoved, KindMemory, KindTap, KindResume:
 		return true
 	}
 	return false

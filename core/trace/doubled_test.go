@@ -30,6 +30,9 @@ func TestRepeatedLines(t *testing.T) {
 		{"an operation that failed twice", []Event{failed, failed}, 2, ""},
 		{"a state twice", []Event{{Kind: KindDigest, What: Weight, Tensor: "w", Digest: d}, {Kind: KindDigest, What: Weight, Tensor: "w", Digest: d}}, 1, "x:3: repeats line 2, a digest event of step 0"},
 		{"a worker's gradient twice", []Event{{Kind: KindDigest, What: WorkerGrad, Tensor: "w", Digest: d}, {Kind: KindDigest, What: WorkerGrad, Tensor: "w", Digest: d}}, 2, ""},
+		{"an activation twice", []Event{{Kind: KindTap, What: Forward, Unit: "embed", Tensor: "w", Digest: d}, {Kind: KindTap, What: Forward, Unit: "embed", Tensor: "w", Digest: d}}, 1, "x:3: repeats line 2, a tap event of step 0"},
+		{"an activation of two micro-batches", []Event{{Kind: KindTap, What: Forward, Unit: "embed", Tensor: "w", Digest: d}, {Kind: KindTap, What: Forward, Unit: "embed", Tensor: "w", Digest: d, Micro: 1}}, 2, ""},
+		{"a checkpoint gone on from twice", []Event{{Kind: KindResume, Step: 2}, {Kind: KindResume, Step: 2}}, 1, "x:3: repeats line 2, a resume event of step 2"},
 		{"a leaf that entered twice", []Event{{Kind: KindLeaf, Unit: "embed"}, {Kind: KindLeaf, Unit: "embed"}}, 2, ""},
 	} {
 		l := &Log{Header: Header{Schema: Schema, World: 2, Plan: "dp=2", Model: "m"}}
