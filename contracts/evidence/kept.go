@@ -1,8 +1,11 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/model"
@@ -39,6 +42,38 @@ func kindOf(buffer string) string {
 // sizes are the elements of the buffers of a part that is not shared out.
 func sizes(l model.Layout) map[string]int {
 	return map[string]int{names.MemWeights: l.Weights, names.MemGrads: l.Grads, names.MemMoments: l.Owned}
+}
+
+// buffers holds the buffers of a rank against its layouts: each of the state's, once for
+// each part, and as long as it says.
+func (r *Run) buffers(rank int) string {
+	if !r.some(rank, trace.KindSpan) {
+		return ""
+	}
+	layouts := r.Layouts(rank)
+	found := map[string]int{}
+	for e := range r.Events(rank, trace.KindSpan) {
+		if s := e.Span; s != nil && e.Count > 0 && s.Hi-s.Lo != bitsBytes*uint64(e.Count) {
+			return fmt.Sprintf("the %s buffer of rank %d has %d elements in %d bytes", e.What, rank, e.Count, s.Hi-s.Lo)
+		}
+		if found[e.What]++; e.Step != -1 {
+			return fmt.Sprintf("rank %d recorded its %s buffer in step %d, not when it began", rank, e.What, e.Step)
+		}
+		if r.Config.Plan.Zero == 0 && !slices.ContainsFunc(layouts, func(l model.Layout) bool { return e.Count == int64(sizes(l)[kindOf(e.What)]) }) {
+			return fmt.Sprintf("the %s buffer of rank %d has %d elements, no part of the model has as many", e.What, rank, e.Count)
+		}
+	}
+	for what := range found {
+		if !slices.Contains(r.bufferNames(), what) {
+			return fmt.Sprintf("rank %d recorded a %s buffer, which the plan does not have", rank, what)
+		}
+	}
+	for _, what := range r.bufferNames() {
+		if n := found[what]; n != len(layouts) {
+			return fmt.Sprintf("rank %d recorded %d %s buffers, the plan has %d", rank, n, what, len(layouts))
+		}
+	}
+	return ""
 }
 
 // allocated holds the memory that a rank counted against its layouts, where its state is
@@ -97,23 +132,11 @@ func (r *Run) stateBytes(rank int) map[string]int64 {
 // countedTwice says of which scalar or change, of those whose copies are marked to count
 // once, not one copy of everything is.
 func (r *Run) countedTwice() string {
-	marks, marked := map[about][]int{}, false // of scalars the ranks marked
-	for k, e := range r.scalars {
-		k.rank = 0
-		if marks[k] = marks[k]; e.Once {
-			marks[k], marked = append(marks[k], e.Rank), true
-		}
+	if why := r.scalarsOnce(); why != "" || !r.counts {
+		return why
 	}
-	for k, ranks := range marks {
-		if marked && len(ranks) != 1 && k.step < r.Steps && len(r.Ranks) == r.Header.World && r.finished(r.Header.World-1, k.step) {
-			return fmt.Sprintf("of the %s of step %d the copies of ranks %v count, not that of one rank", k.what, k.step, ranks)
-		}
-	}
-	if !r.counts {
-		return ""
-	}
-	for k, e := range r.changed {
-		state := r.Moments()[0]
+	for _, k := range slices.SortedFunc(maps.Keys(r.changed), about.compare) {
+		e, state := r.changed[k], r.Moments()[0]
 		if k.what == string(trace.KindUnmoved) {
 			state = trace.Weight
 		}
@@ -123,6 +146,35 @@ func (r *Run) countedTwice() string {
 		}
 	}
 	return r.workersOnce()
+}
+
+// scalarsOnce says of which scalar of a step that all ranks finished not one copy
+// counts, although others do, or digests in a record that has the passes too.
+func (r *Run) scalarsOnce() string {
+	marks, marked := map[about][]int{}, r.counts && r.Some(trace.KindPhase)
+	for k, e := range r.scalars {
+		k.rank = 0
+		if marks[k] = marks[k]; e.Once {
+			marks[k], marked = append(marks[k], e.Rank), true
+		}
+	}
+	if !marked {
+		return ""
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(marks), about.compare) {
+		all := k.step >= r.First && k.step < r.Steps
+		for rank := 0; rank < r.Header.World && all; rank++ {
+			all = r.finished(rank, k.step)
+		}
+		if all && len(marks[k]) != 1 {
+			return fmt.Sprintf("of the %s of step %d the copies of ranks %v count, not that of one rank", k.what, k.step, slices.Sorted(slices.Values(marks[k])))
+		}
+	}
+	return ""
+}
+
+func (k about) compare(o about) int {
+	return cmp.Or(cmp.Compare(k.step, o.step), cmp.Compare(k.rank, o.rank), cmp.Compare(k.what, o.what), cmp.Compare(k.tensor, o.tensor), cmp.Compare(k.worker, o.worker))
 }
 
 // workersOnce says of which logical worker's gradient not every element counts once,

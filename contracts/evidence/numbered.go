@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
@@ -70,36 +69,6 @@ func (r *Run) agreements(rank int) string {
 		case differ && (e.Count == digestBytes || e.Count == bitsBytes):
 		default:
 			return fmt.Sprintf("rank %d exchanged %d bytes with its replicas in step %d, not the digests of its state (%d)", rank, e.Count, e.Step, want)
-		}
-	}
-	return ""
-}
-
-// buffers holds the buffers of a rank against its layouts: each of the state's, once for
-// each part, and as long as it says.
-func (r *Run) buffers(rank int) string {
-	if !r.some(rank, trace.KindSpan) {
-		return ""
-	}
-	layouts := r.Layouts(rank)
-	found := map[string]int{}
-	for e := range r.Events(rank, trace.KindSpan) {
-		if s := e.Span; s != nil && e.Count > 0 && s.Hi-s.Lo != bitsBytes*uint64(e.Count) {
-			return fmt.Sprintf("the %s buffer of rank %d has %d elements in %d bytes", e.What, rank, e.Count, s.Hi-s.Lo)
-		}
-		found[e.What]++
-		if r.Config.Plan.Zero == 0 && !slices.ContainsFunc(layouts, func(l model.Layout) bool { return e.Count == int64(sizes(l)[kindOf(e.What)]) }) {
-			return fmt.Sprintf("the %s buffer of rank %d has %d elements, no part of the model has as many", e.What, rank, e.Count)
-		}
-	}
-	for what := range found {
-		if !slices.Contains(r.bufferNames(), what) {
-			return fmt.Sprintf("rank %d recorded a %s buffer, which the plan does not have", rank, what)
-		}
-	}
-	for _, what := range r.bufferNames() {
-		if n := found[what]; n != len(layouts) {
-			return fmt.Sprintf("rank %d recorded %d %s buffers, the plan has %d", rank, n, what, len(layouts))
 		}
 	}
 	return ""

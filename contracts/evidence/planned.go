@@ -23,9 +23,37 @@ func (r *Run) Unplanned() string {
 			}
 		}
 	}
-	for _, check := range []func() string{r.countedTwice, r.squared} {
+	for _, check := range []func() string{r.silent, r.countedTwice, r.squared} {
 		if why := check(); why != "" {
 			return "the run's record is not that of its plan: " + why
+		}
+	}
+	return ""
+}
+
+// Regular are the kinds of events that every rank records in every step, or when it
+// begins, whatever the spec asks for.
+func Regular() []trace.Kind {
+	return []trace.Kind{trace.KindSpan, trace.KindPhase, trace.KindIssue, trace.KindMemory}
+}
+
+// Some reports whether any rank recorded an event of a kind.
+func (r *Run) Some(kind trace.Kind) bool {
+	for rank := range r.Header.World {
+		if r.some(rank, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// silent says which rank recorded nothing of a kind that others did.
+func (r *Run) silent() string {
+	for _, kind := range Regular() {
+		for rank := range r.Header.World {
+			if r.finished(rank, r.First) && !r.some(rank, kind) && r.Some(kind) {
+				return fmt.Sprintf("rank %d recorded no %s event, other ranks did", rank, kind)
+			}
 		}
 	}
 	return ""
