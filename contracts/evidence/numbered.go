@@ -29,6 +29,9 @@ func (r *Run) operations(rank int) string {
 		k.seq = 0
 		calls[k], failed[k] = append(calls[k], e), failed[k] || e.Text != ""
 	}
+	if made > 0 && made < len(splits) {
+		return fmt.Sprintf("rank %d recorded %d splits of the world, a run begins with %d", rank, made, len(splits))
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(calls), call.compare) {
 		all := calls[k]
 		slices.SortStableFunc(all, func(a, b trace.Event) int { return cmp.Compare(a.Seq, b.Seq) })
