@@ -16,7 +16,7 @@ const near = 0x1p-40
 // squares, where both have one.
 func SameSquares(a, b trace.Event) bool {
 	x, y := float64(a.Squares), float64(b.Squares)
-	return !Finite(a) || !Finite(b) || math.Abs(x-y) <= near*math.Max(x, y)
+	return !Finite(a) || !Finite(b) || math.Abs(x-y) <= float64(near*max(x, y))
 }
 
 // squared says of which digest the sum of squares is not that of its elements: not a
