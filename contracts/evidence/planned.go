@@ -31,8 +31,8 @@ func (r *Run) Unplanned() string {
 	return ""
 }
 
-// Regular are the kinds of events that every rank records in every step, or when it
-// begins, whatever the spec asks for.
+// Regular are the kinds of events of which every rank of a run records some, if any rank
+// does, whatever the spec asks for.
 func Regular() []trace.Kind {
 	return []trace.Kind{trace.KindSpan, trace.KindPhase, trace.KindIssue, trace.KindMemory}
 }
