@@ -174,7 +174,7 @@ func Steps(group []int, rank int, seed uint64, iteration, level int) []Record {
 		p.others(n)
 	}
 	p.pairs(3*len(group) + 2)
-	if level <= 0 {
+	if iteration == 0 {
 		p.long()
 	}
 	return p.steps
@@ -272,8 +272,8 @@ func (p *planner) pairs(n int) {
 	}
 }
 
-// long has long vectors once in every operation on tensors, for levels whose sizes
-// are all short.
+// long has long vectors once in every operation on tensors: a level has all of those
+// below it.
 func (p *planner) long() {
 	group := p.base.Group
 	first, last := group[0], group[len(group)-1]
