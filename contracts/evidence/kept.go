@@ -154,9 +154,11 @@ func (r *Run) scalarsOnce() string {
 	marks, marked := map[about][]int{}, r.counts && r.Some(trace.KindPhase)
 	for k, e := range r.scalars {
 		k.rank = 0
-		if marks[k] = marks[k]; e.Once {
-			marks[k], marked = append(marks[k], e.Rank), true
+		copies := marks[k]
+		if e.Once {
+			copies, marked = append(copies, e.Rank), true
 		}
+		marks[k] = copies
 	}
 	if !marked {
 		return ""
