@@ -63,9 +63,9 @@ func TestClaimsAreNoEvidence(t *testing.T) {
 	one := t.TempDir()
 	record(t, one, "dp=1", data.Default())
 	in := func(of, name string, x any) func(map[string]any, map[string]any) {
-		return func(s, _ map[string]any) {
+		return func(s, h map[string]any) {
 			if of != "" {
-				s = s[of].(map[string]any)
+				s, h["plan"] = s[of].(map[string]any), "" // a plan that it contradicts is refused
 			}
 			s[name] = x
 		}
@@ -82,7 +82,7 @@ func TestClaimsAreNoEvidence(t *testing.T) {
 		{"sequences", dir, in("", "sequences", 1<<20), "pieces of evidence are recorded, far too few"},
 		{"ranks", dir, func(_, h map[string]any) { h["world"] = 1 << 20 }, "no history of ranks 2 to 1048575 of 1048576"},
 		{"ranks of a plan", dir, func(s, h map[string]any) {
-			h["world"], s["sequences"] = 1<<16, 1<<16
+			h["world"], s["sequences"], h["plan"] = 1<<16, 1<<16, ""
 			s["plan"] = map[string]any{"dp": 1 << 16}
 		}, "far too few for what the header claims: 65536 ranks"},
 		{"the end", dir, nil, "did not record its end: its history is cut off"},

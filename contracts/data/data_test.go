@@ -193,7 +193,7 @@ func TestEdits(t *testing.T) {
 		{"a count in place of another's", func(x []trace.Event) []trace.Event { x[8].Step = 1; return x }, "hhhi", "saw 17 of 18"},
 		{"one more", func(x []trace.Event) []trace.Event { m := x[4]; m.Micro = 2; return append(x, m) }, "hvhh", "got 2, want 1: rank 0 has a micro-batch beyond"},
 		{"not there", func(x []trace.Event) []trace.Event { return slices.Delete(x, 3, 4) }, "iiii", "saw 11 of 12"},
-		{"of another step", func(x []trace.Event) []trace.Event { x[3].Step = 3; return x }, "iiii", "saw 11 of 12"},
+		{"of another step", func(x []trace.Event) []trace.Event { x[3].Step = 3; return x }, "iiii", "rank 0 recorded a data event in step 3, of steps 0 to 2"},
 		{"digest", func(x []trace.Event) []trace.Event { x[3].Digest = &other; return x }, "hhvh", "micro-batch 0 of rank 0, of logical worker 0, has other tokens or targets than the text (sequences [4])"},
 		{"half a digest", func(x []trace.Event) []trace.Event { d := *x[3].Digest; d.A = other.A; x[3].Digest = &d; return x }, "hhvh", "sequences [4]"},
 		{"half another", func(x []trace.Event) []trace.Event { d := *x[3].Digest; d.B = other.B; x[3].Digest = &d; return x }, "hhvh", "sequences [4]"},
@@ -211,6 +211,9 @@ func TestEdits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := pairs(t)
 			h.Ranks[0] = c.do(h.Ranks[0])
+			if c.name == "resumed" { // all ranks are
+				h.Ranks[1] = append(h.Ranks[1], trace.Event{Kind: trace.KindResume, Rank: 1, Step: 1, Count: 1})
+			}
 			got, says := verdicts(h, contract.Evidence{Texts: texts})
 			if got != c.want || !strings.Contains(says, c.says) {
 				t.Errorf("%s, want %s and %q:\n%s", got, c.want, c.says, says)

@@ -120,7 +120,7 @@ func TestEdits(t *testing.T) {
 		{"a loss", func(x []trace.Event) []trace.Event { event(x, trace.KindScalar, trace.Loss, 0).Value = 4; return x }, "vhh", `got 4, want 5: by schedule "reductions late" loss of rank 1 is another`},
 		{"a loss's bits", func(x []trace.Event) []trace.Event { event(x, trace.KindScalar, trace.Loss, 0).Bits = 8; return x }, "vhh", "loss of rank 1 is another"},
 		{"a norm", func(x []trace.Event) []trace.Event { event(x, trace.KindScalar, trace.Norm, 0).Value = 4; return x }, "vhh", "norm of rank 1 is another"},
-		{"another step", func(x []trace.Event) []trace.Event { event(x, trace.KindScalar, trace.Norm, 0).Step = 1; return x }, "vhh", "rank 1 did something else: scalar norm, not scalar norm"},
+		{"another step", func(x []trace.Event) []trace.Event { event(x, trace.KindScalar, trace.Norm, 0).Step = 1; return x }, "iii", "rank 1 recorded a scalar event in step 1, of steps 0 to 0"},
 		{"another thing", func(x []trace.Event) []trace.Event {
 			event(x, trace.KindScalar, trace.Norm, 0).What = trace.LR
 			return x
