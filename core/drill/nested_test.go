@@ -7,9 +7,9 @@ import (
 
 // A level has every operation of the levels below it, with whatever input.
 func TestLevelsAreNested(t *testing.T) {
-	for _, world := range []int{2, 3, 4, 5, 9, 17, 25} {
+	for _, world := range []int{2, 3, 5, 9, 25} {
 		for level := 1; level <= 2; level++ {
-			for rank := range world {
+			for _, rank := range []int{0, world - 1} {
 				have := map[string]bool{}
 				for _, r := range Plan(world, rank, 1, level) {
 					have[unseeded(r)] = true
