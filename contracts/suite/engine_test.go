@@ -250,13 +250,19 @@ func TestHeadersOfSavedHistoriesNameTheirCase(t *testing.T) {
 func TestAway(t *testing.T) {
 	lost := errors.New("an agent is lost")
 	var asked []suite.Away
-	var over error
+	var over atomic.Bool // asked for beside the runs
 	ctx, cancel := context.WithCancel(t.Context())
-	e := &suite.Engine{Text: func(string) (data.Text, error) { return data.Default(), nil }, Over: func() error { return over },
+	ended := func() error {
+		if over.Load() {
+			return lost
+		}
+		return nil
+	}
+	e := &suite.Engine{Text: func(string) (data.Text, error) { return data.Default(), nil }, Over: ended,
 		Away: func(_ context.Context, a suite.Away) (*trace.History, error) {
 			asked = append(asked, a)
 			if a.Name.Case == "third" {
-				over = lost
+				over.Store(true)
 				cancel()
 				return &trace.History{}, lost
 			}
