@@ -18,10 +18,11 @@ type Agent struct {
 // NewAgent is an agent of a verification, or of a self-test, whose driver has checked
 // what is to be run.
 func NewAgent(o Options, selfTest bool) (*Agent, error) {
+	check := o.Check
 	if selfTest {
-		o.ownCases()
+		check = o.mutants
 	}
-	if err := o.Check(nil); err != nil {
+	if err := check(nil); err != nil {
 		return nil, err
 	}
 	a := &Agent{o: &o, engine: o.engine()}

@@ -110,6 +110,22 @@ func TestMutantsThatNeedOneProcess(t *testing.T) {
 	}
 }
 
+// An agent has the cases of its driver: of a self-test those of the level that mutants
+// break.
+func TestAgentsHaveTheirDriversCases(t *testing.T) {
+	for _, selfTest := range []bool{false, true} {
+		o := full()
+		o.Level = 3
+		a, err := NewAgent(o, selfTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]int{false: 3, true: mutantLevel}[selfTest]; a.o.Level != want {
+			t.Errorf("self-test %v: level %d, want %d", selfTest, a.o.Level, want)
+		}
+	}
+}
+
 // What needs one process is left out of a self-test by name, and the others are not.
 func TestSelfTestLeavesOut(t *testing.T) {
 	o := full()
@@ -122,8 +138,7 @@ func TestSelfTestLeavesOut(t *testing.T) {
 		}
 		cs = append(cs, c)
 	}
-	o.ownCases()
-	if err := o.Check(cs[:1]); err != nil {
+	if err := o.mutants(cs[:1]); err != nil {
 		t.Fatal(err)
 	}
 	s := newSelfTest(cs, &o)

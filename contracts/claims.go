@@ -76,10 +76,10 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 			}
 		}
 		// A run that goes on from a late step takes few of the steps that it is configured for.
+		taken := stepsOf(r.history)
 		for _, o := range slices.Clone(asked) {
 			few := o
-			few.Steps = stepsOf(r.history)
-			o.Steps = 0
+			few.Steps, o.Steps = taken, 0
 			asked = append(asked, few, o)
 		}
 	}

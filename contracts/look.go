@@ -49,16 +49,14 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 	test := e.PlanOther("", suite.Case{Name: suite.Name(cfg), Runs: map[contract.Role]suite.Run{contract.Test: {Config: &cfg, Parts: change}}})
 	trials, controls := []*suite.Trial{test}, []*suite.Trial(nil)
 	pairs := map[*suite.Suite]pair{}
-	for _, x := range b.judges {
-		if whole(x) && (x.Judges == nil || x.Judges(cfg.Plan)) {
-			c := e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
-			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
-		}
-	}
 	second := map[*suite.Suite]*suite.Trial{}
 	for _, x := range b.judges {
-		if cfg.Plan.World() == 1 && reads(x, x.Again) {
-			second[x] = e.Plan(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Again: suite.Train(cfg, o.Options)}})
+		switch {
+		case whole(x) && (x.Judges == nil || x.Judges(cfg.Plan)):
+			c := e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
+			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
+		case cfg.Plan.World() == 1 && reads(x, x.Again):
+			second[x] = e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Again: suite.Train(cfg, o.Options)}})
 			controls = append(controls, second[x])
 		}
 	}

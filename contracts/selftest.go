@@ -40,12 +40,10 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	if err := Validate(cs); err != nil {
 		return nil, err
 	}
-	o.ownCases()
-	if err := o.Check(cs); err != nil {
+	soak := o.Level > mutantLevel
+	if err := o.mutants(cs); err != nil {
 		return nil, err
 	}
-	soak := o.Level > mutantLevel
-	o.Level = min(o.Level, mutantLevel)
 	st := newSelfTest(cs, &o)
 	groups, err := st.groups(ctx)
 	if err != nil {
@@ -72,8 +70,14 @@ func SelfTest(ctx context.Context, cs []*suite.Suite, o Options) (*report.Report
 	return r, err
 }
 
-// ownCases takes back what narrows cases: mutants belong to the contract's own.
-func (o *Options) ownCases() { o.Plans, o.Config, o.Steps, o.Case = nil, "", 0, "" }
+// mutants makes these the options of a self-test, here and in every agent, and checks
+// them: mutants belong to the contracts' own cases, and not to the longest of them.
+func (o *Options) mutants(cs []*suite.Suite) error {
+	o.Plans, o.Config, o.Steps, o.Case = nil, "", 0, ""
+	err := o.Check(cs)
+	o.Level = min(o.Level, mutantLevel)
+	return err
+}
 
 // selfTest is the state of one SelfTest.
 type selfTest struct {

@@ -80,11 +80,7 @@ func TestEveryCommandRuns(t *testing.T) {
 	if len(commands) < 15 {
 		t.Fatalf("the README has %d commands: is its table another now?", len(commands))
 	}
-	root := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin")+"/", "../../cmd/verify", "../../cmd/train")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	root := built(t)
 	inputs(t, root)
 	for c := range known {
 		if !slices.Contains(commands, c) {
@@ -113,6 +109,17 @@ func TestEveryCommandRuns(t *testing.T) {
 	}
 }
 
+// built is a directory with the commands in its bin.
+func built(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin")+"/", "../../cmd/verify", "../../cmd/train")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return root
+}
+
 // inputs makes the files that commands are given.
 func inputs(t *testing.T, root string) {
 	t.Helper()
@@ -124,6 +131,25 @@ func inputs(t *testing.T, root string) {
 	for name, text := range map[string]string{"mine.json": config, "book.txt": string(data.Default().Bytes)} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What the README shows that make verify sees is what it sees.
+func TestShownEvidenceIsWhatVerifySees(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), filepath.Join(built(t), "bin", "verify")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	counts := regexp.MustCompile(`(?m)^  held +C-[A-Z]+-001\.\d+  saw \d+/\d+|^  plans +\d+ of [a-z, ]+|^held: \d+ contracts.*$`)
+	seen := counts.FindAllString(string(out), -1)
+	shown := counts.FindAllString(read(t), -1)
+	if len(shown) < 2*len(contracts.All()) {
+		t.Errorf("%d lines with numbers are shown", len(shown))
+	}
+	for _, line := range shown {
+		if !slices.Contains(seen, line) {
+			t.Errorf("the README shows %q, which verify does not print", line)
 		}
 	}
 }
