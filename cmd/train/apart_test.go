@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,13 +17,14 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
-// TestMain lets the test binary be an agent of the command.
+// TestMain lets the test binary be the command, or an agent of it.
 func TestMain(m *testing.M) {
-	if seat, err := procs.Taken(); seat != nil || err != nil {
+	if seat, err := procs.Taken(); seat != nil || err != nil || os.Getenv("TRAIN_TEST_AS_COMMAND") != "" {
 		main()
 	}
 	os.Exit(m.Run())
@@ -45,6 +48,53 @@ func TestPlacementChangesNothing(t *testing.T) {
 	}
 	if code, out, _ := call(t.Context(), "--launch", "procs", "--plan", "dp=2", "--steps", "1", "--format", "json"); code != cli.OK || !strings.Contains(out, `"agents":[[0],[1]]`) {
 		t.Errorf("%d: %s", code, out)
+	}
+}
+
+// A launcher sends its signals to all processes at once: the run ends with a checkpoint
+// after the step, as that of one process does.
+func TestASignalToAllProcessesLeavesACheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	var all []*exec.Cmd
+	for rank := range 2 {
+		c := exec.CommandContext(t.Context(), os.Args[0], "--expect-agents", "2", "--plan", "dp=2", "--steps", "100000", "--save", dir, "--deadline", "30s")
+		c.Env = append(os.Environ(), "TRAIN_TEST_AS_COMMAND=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(os.Getpid()),
+			"TORCHELASTIC_RUN_ID="+t.Name(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank))
+		all = append(all, c)
+	}
+	out, err := all[0].StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	all[0].Stderr = &stderr
+	for _, c := range all {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "step 2/") {
+	}
+	for _, c := range all {
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	}
+	for lines.Scan() {
+	}
+	for i, c := range all {
+		if _ = c.Wait(); c.ProcessState.ExitCode() != cli.CannotRun {
+			t.Errorf("process %d: %v", i, c.ProcessState)
+		}
+	}
+	if ck, err := checkpoint.Open(dir); err != nil {
+		t.Errorf("%v: %s", err, &stderr)
+	} else {
+		ck.Close()
+	}
+	if !strings.Contains(stderr.String(), "--resume "+dir+" goes on") {
+		t.Errorf("it says %s", &stderr)
 	}
 }
 

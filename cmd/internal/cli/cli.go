@@ -125,10 +125,10 @@ func Tell(stderr io.Writer, name string, err error) {
 const oneSignal = 300 * time.Millisecond
 
 // Context ends on SIGINT and SIGTERM. A second signal ends the process the
-// ordinary way. An agent leaves what a terminal sends to all to its driver.
+// ordinary way. An agent leaves what is sent to all processes to its driver.
 func Context() (context.Context, context.CancelFunc) {
 	if isAgent() {
-		signal.Ignore(os.Interrupt, syscall.SIGHUP)
+		signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGTERM)
 		return context.WithCancel(context.Background())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

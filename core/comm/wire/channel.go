@@ -21,7 +21,9 @@ type Channel struct {
 	Sending sync.Mutex
 }
 
-// Send writes a note, and behind it what it announces, within a while.
+// Send writes a note, and behind it what it announces, in parts each of which goes
+// within a while. Where that fails the connection is closed: after a part of a note
+// nothing can follow.
 func (c *Channel) Send(note any, patience time.Duration, behind ...[]byte) error {
 	body, err := json.Marshal(note)
 	if err != nil {
@@ -30,15 +32,17 @@ func (c *Channel) Send(note any, patience time.Duration, behind ...[]byte) error
 	if len(body) > MaxNote {
 		return fmt.Errorf("a note of %d bytes, at most %d are sent", len(body), MaxNote)
 	}
-	all := net.Buffers{binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body}
+	head := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 	c.Sending.Lock()
 	defer c.Sending.Unlock()
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return err
+	to := &patient{c.Conn, patience}
+	for _, b := range append([][]byte{head}, behind...) {
+		if _, err := to.Write(b); err != nil {
+			_ = c.Conn.Close()
+			return err
+		}
 	}
-	all = append(all, behind...)
-	_, err = all.WriteTo(c.Conn)
-	return err
+	return nil
 }
 
 // Receive reads the next note, which has at most limit bytes and comes within a while.
@@ -70,7 +74,7 @@ func (c *Channel) Behind(n int64, patience time.Duration) io.Reader {
 	return io.LimitReader(&patient{c.Conn, patience}, n)
 }
 
-// patient is a connection that waits a while for each part.
+// patient is a connection that takes a while for each part, and not more.
 type patient struct {
 	conn     net.Conn
 	patience time.Duration
@@ -81,4 +85,19 @@ func (p *patient) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.conn.Read(b)
+}
+
+// part is how much is written within a while.
+const part = 1 << 16
+
+func (p *patient) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		if err = p.conn.SetWriteDeadline(time.Now().Add(p.patience)); err != nil {
+			break
+		}
+		var k int
+		k, err = p.conn.Write(b[n:min(len(b), n+part)])
+		n += k
+	}
+	return n, err
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm/wire"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/guard"
 )
 
@@ -58,7 +57,9 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 	if a.ch, err = terms.Greet(conn, hello); err != nil {
 		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
 	}
-	ctx, end := context.WithCancel(ctx)
+	// From here on the driver says when what ends: a signal to all processes of a run, or
+	// a time that all of them count, is the driver's.
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	go a.beat(ctx)
 	for {
@@ -128,9 +129,6 @@ func (a *agent) do(j *Job) {
 	})
 	how := &ended{Rank: -1, Because: -1}
 	if out != nil {
-		for _, x := range out.Loss {
-			how.Loss = append(how.Loss, trace.Float(x))
-		}
 		err = errors.Join(err, j.rest(out.History))
 	}
 	if err != nil {

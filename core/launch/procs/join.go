@@ -45,7 +45,9 @@ func (j *Job) Stream(p *launch.Parts) {
 		s := j.streams[e.Rank]
 		j.mu.Unlock()
 		if s != nil && s.next(e.Step) {
-			_ = j.record(s.log.Header, s.log.Take()) // who does not get it is gone
+			if events := s.log.Take(); len(events) > 0 {
+				_ = j.record(s.log.Header, events) // who does not get it is gone
+			}
 		}
 		return keep == nil || keep(e)
 	}

@@ -65,7 +65,6 @@ func (p *progress) said() train.Progress {
 
 // ended is what a task came to in an agent.
 type ended struct {
-	Loss []trace.Float `json:"loss,omitempty"` // of the rank that reports it
 	// Text is the error, empty where there was none; Rank is whose, or -1, and Because
 	// the rank that it is a consequence of, or -1.
 	Text    string `json:"text,omitempty"`

@@ -24,12 +24,13 @@ type run struct {
 	seats [][]int // ranks by agent, nil where nobody knows
 	takes []int   // agents that take part
 
-	mu    sync.Mutex
-	logs  map[int]*trace.Log // by rank
-	ended map[int]*ended     // by agent; nil of one that is lost
-	told  bool               // its outcome has been given
-	meets meeting
-	done  chan struct{} // closed when all have ended
+	mu     sync.Mutex
+	logs   map[int]*trace.Log // by rank
+	losses []float64          // of the steps that are done
+	ended  map[int]*ended     // by agent; nil of one that is lost
+	told   bool               // its outcome has been given
+	meets  meeting
+	done   chan struct{} // closed when all have ended
 }
 
 // ends notes that a task has ended in an agent.
@@ -169,14 +170,8 @@ func (t *Team) outcome(ctx context.Context, r *run) (*launch.Outcome, error) {
 		out.Logs = append(out.Logs, l)
 	}
 	slices.SortFunc(out.Logs, func(a, b *trace.Log) int { return a.Header.Rank - b.Header.Rank })
+	out.Loss = r.losses
 	err := t.failure(ctx, r)
-	for _, e := range r.ended {
-		if e != nil && len(e.Loss) > 0 {
-			for _, x := range e.Loss {
-				out.Loss = append(out.Loss, float64(x))
-			}
-		}
-	}
 	if len(out.Logs) > 0 {
 		var merr error
 		out.History, merr = trace.Merge(out.Logs)
@@ -272,11 +267,15 @@ func (t *Team) heard(c *child, n *note) error {
 	return nil
 }
 
-// progressed tells of a step, unless the run is over.
+// progressed notes the loss of a step and tells of it, unless the run is over.
 func (r *run) progressed(p *progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p != nil && r.Progress != nil && !r.told {
+	if p == nil || r.told {
+		return
+	}
+	r.losses = append(r.losses, float64(p.Loss))
+	if r.Progress != nil {
 		r.Progress(p.said())
 	}
 }
