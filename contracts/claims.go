@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
-	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
 // What a saved run says that it is of, and the case that it is of.
@@ -45,6 +43,9 @@ func (r *recorded) stray(j *judgement, training bool) bool {
 	return r.flaw == "" && r.contract != "" && (r.misnamed || !j.known(r.contract)) && (r.config != nil) == training
 }
 
+// mostWords is more than the name of any case has.
+const mostWords = 16
+
 // caseOf finds the case of c that a recorded run is of, at any level: one of the
 // contract's own, or one on the configuration and plan of the run.
 func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
@@ -68,7 +69,8 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 		short, full := named, named
 		short.Plans, full.Plans = []string{given(*r.config).String()}, []string{r.config.Plan.String()}
 		asked = []suite.Options{own, j.o.Options, named, short, full}
-		for _, word := range strings.Fields(r.name) {
+		words := strings.Fields(r.name)
+		for _, word := range words[:min(len(words), mostWords)] {
 			if _, err := plan.Parse(word); err == nil { // it may have been asked for
 				on, one := own, named
 				on.Plans, one.Plans = []string{word}, []string{word}
@@ -76,10 +78,10 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 			}
 		}
 		// A run that goes on from a late step takes few of the steps that it is configured for.
-		taken := stepsOf(r.history)
+		first, last := span(r.history)
 		for _, o := range slices.Clone(asked) {
 			few := o
-			few.Steps, o.Steps = taken, 0
+			few.Steps, o.Steps = max(0, min(last-first+1, r.config.Steps)), 0
 			asked = append(asked, few, o)
 		}
 	}
@@ -97,17 +99,6 @@ func (j *judgement) caseOf(c *suite.Suite, r *recorded) (suite.Case, bool) {
 		}
 	}
 	return out, found
-}
-
-// stepsOf is how many steps a history has anything of.
-func stepsOf(h *trace.History) int {
-	first, last := math.MaxInt, -1
-	for e := range h.All {
-		if e.Step >= 0 && e.Kind == trace.KindScalar {
-			first, last = min(first, e.Step), max(last, e.Step)
-		}
-	}
-	return max(0, last-first+1)
 }
 
 // wholeText is the name of the text of which a name is the beginning.

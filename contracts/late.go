@@ -2,6 +2,7 @@ package contracts
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -12,42 +13,60 @@ import (
 // A fault that is there from the first step on is named there, and hides that a
 // clause no longer looks at the steps that follow. So each is judged once more as if
 // it had begun in the last one, or else in the second: as histories are data, the
-// unbroken run up to there and the broken one from there on do.
+// unbroken runs up to there and the broken ones from there on do.
 
 // late is the last step, of these two, in which a fault may begin and the clause that
-// must name it does; 0 for none, nil where the case has no second step.
+// must name it does, there or later; 0 for none, nil where the case has no second step,
+// or the fault ends its run before.
 func (b *beside) late(ctx context.Context, a *attempt) (*int, error) {
 	clean, broken := a.clean.History(contract.Test), a.broken.History(contract.Test)
 	if a.own == nil || clean == nil || broken == nil {
 		return nil, nil
 	}
-	last := lastStep(clean)
-	if last < 1 {
+	first, last := span(clean)
+	if _, ended := span(broken); last <= first || ended < last {
 		return nil, nil
 	}
-	for _, from := range slices.Compact([]int{last, 1}) {
-		e := a.broken.Evidence(b.o.Oracle)
-		e.Histories[contract.Test] = graft(clean, broken, from)
-		e.Clauses = []string{a.mutant.Clause}
-		results, err := judge(ctx, a.own.Contract, []contract.Evidence{e})
+	for _, from := range slices.Compact([]int{last, first + 1}) {
+		results, err := judge(ctx, a.own.Contract, []contract.Evidence{b.from(a, from)})
 		if err != nil {
 			return nil, err
 		}
 		s := sight{results: results}
-		if _, seen := s.named(a.mutant.Clause); seen {
+		if r, seen := s.named(a.mutant.Clause); seen && r.Findings[0].Step >= from {
 			return &from, nil
 		}
 	}
 	return new(int), nil
 }
 
-// lastStep is the last step that a history has anything of; -1 for none.
-func lastStep(h *trace.History) int {
-	last := -1
-	for e := range h.All {
-		last = max(last, e.Step)
+// from is the evidence of a fault's clause, of runs that are broken from a step on.
+func (b *beside) from(a *attempt, step int) contract.Evidence {
+	e := a.broken.Evidence(b.o.Oracle)
+	for role, h := range e.Histories {
+		if clean := a.clean.History(role); clean != nil && clean != h {
+			e.Histories[role] = graft(clean, h, step)
+		}
 	}
-	return last
+	e.Clauses = []string{a.mutant.Clause}
+	return e
+}
+
+// span are the first and the last step that a history has scalars of, or, where it has
+// none, anything.
+func span(h *trace.History) (first, last int) {
+	for _, scalars := range []bool{true, false} {
+		first, last = math.MaxInt, -1
+		for e := range h.All {
+			if e.Step >= 0 && (e.Kind == trace.KindScalar || !scalars) {
+				first, last = min(first, e.Step), max(last, e.Step)
+			}
+		}
+		if last >= 0 {
+			break
+		}
+	}
+	return first, last
 }
 
 // graft is what before recorded of the steps until from and ahead of them, and what

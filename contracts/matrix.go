@@ -15,8 +15,9 @@ var matrix string
 // matrixHead begins the matrix.
 const matrixHead = `# Fault x clause: the clauses of all contracts that each mutant violates, by
 # verify --self-test on the default text. The clause with * is the one that must
-# name it; with *7 it also does where the mutant begins in step 7 alone, which is the
-# run's last step or else its second, and with *- the run has one step.
+# name it; with *7 it also does where the mutant begins in step 7, which is the
+# run's last step or else its second; with *- there is none: the run has one step, or the
+# mutant ends it before.
 `
 
 // Matrix writes which clauses see each mutant of a self-test's report: one line

@@ -99,7 +99,7 @@ type Mutant struct {
 	Seen []string `json:"seen,omitempty"`
 	// Late is the last step, of the last and the second of its run, in which it may
 	// begin so that the clause that must name it does; 0 for none, nothing where the
-	// run has one step.
+	// run has one step or the mutant ends it before its last.
 	Late *int `json:"late,omitempty"`
 }
 
