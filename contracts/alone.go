@@ -12,7 +12,7 @@ import (
 // alone makes a case of every untagged run of one rank for the clause of a contract
 // that compares a run with the same one again: no plan's control is another run.
 func (j *judgement) alone(c *suite.Suite) []*recordedCase {
-	if !reads(c, c.Again) {
+	if !repeats(c) {
 		return nil
 	}
 	var out []*recordedCase
@@ -24,9 +24,10 @@ func (j *judgement) alone(c *suite.Suite) []*recordedCase {
 	return out
 }
 
-// reads reports whether a contract, or what of it was asked for, has a clause.
-func reads(c *suite.Suite, clause string) bool {
-	return slices.ContainsFunc(c.Clauses, func(cl *contract.Clause) bool { return cl.ID == clause })
+// repeats reports whether a contract, or what of it was asked for, has the clause that
+// compares a run with the same one again.
+func repeats(c *suite.Suite) bool {
+	return slices.ContainsFunc(c.Clauses, func(cl *contract.Clause) bool { return cl.ID == c.Again })
 }
 
 // shownOf is the contract with what its cases are evidence for, where they are runs
@@ -41,7 +42,7 @@ func shownOf(c *suite.Suite, cases []*recordedCase) *contract.Contract {
 // again gives cases of a run of one rank the same run again, made here, where none was
 // recorded.
 func (j *judgement) again(ctx context.Context, c *suite.Suite, cases []*recordedCase, t *recorded) ([]*recordedCase, error) {
-	if !reads(c, c.Again) || t.history.Header.World != 1 {
+	if !repeats(c) || t.history.Header.World != 1 {
 		return cases, nil
 	}
 	var out []*recordedCase

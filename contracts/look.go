@@ -55,7 +55,7 @@ func JudgeRun(ctx context.Context, cfg spec.Config, change func(*launch.Parts), 
 		case whole(x) && (x.Judges == nil || x.Judges(cfg.Plan)):
 			c := e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(controlOf(x, cfg), o.Options)}})
 			pairs[x], controls = pair{test: test, control: c}, append(controls, c)
-		case cfg.Plan.World() == 1 && reads(x, x.Again):
+		case cfg.Plan.World() == 1 && repeats(x):
 			second[x] = e.PlanOther(x.ID, suite.Case{Name: test.Name, Runs: map[contract.Role]suite.Run{contract.Again: suite.Train(cfg, o.Options)}})
 			controls = append(controls, second[x])
 		}

@@ -10,7 +10,8 @@ import (
 // run by itself do not fit the configuration that was asked for; empty where they do, or
 // where plans or no configuration were asked for.
 func (o *Options) unfit(c *suite.Suite) string {
-	for _, one := range o.Cases(c) {
+	all := o.Cases(c)
+	for _, one := range all {
 		if one.Lacks != "" {
 			return fmt.Sprintf("its case %s: %s", one.Name, one.Lacks)
 		}
@@ -18,7 +19,6 @@ func (o *Options) unfit(c *suite.Suite) string {
 	if o.Config == "" || len(o.Plans) > 0 {
 		return ""
 	}
-	all := o.Cases(c)
 	if len(all) == 0 {
 		on, err := o.Base(o.Config)
 		if err != nil {

@@ -63,7 +63,7 @@ func (r *Run) buffers(rank int) string {
 			return fmt.Sprintf("the %s buffer of rank %d has %d elements, no part of the model has as many", e.What, rank, e.Count)
 		}
 	}
-	for what := range found {
+	for _, what := range slices.Sorted(maps.Keys(found)) {
 		if !slices.Contains(r.bufferNames(), what) {
 			return fmt.Sprintf("rank %d recorded a %s buffer, which the plan does not have", rank, what)
 		}
@@ -98,7 +98,7 @@ func (r *Run) allocated(rank int) string {
 				return fmt.Sprintf("rank %d counted %d bytes of %s at the end of step %d, at most %d in it: its parts of the model have %d", rank, e.Count, e.What, step, e.Bytes, n)
 			}
 		}
-		if !r.finished(rank, step) {
+		if !r.Finished(rank, step) {
 			continue
 		}
 		for _, what := range purposes {
@@ -166,7 +166,7 @@ func (r *Run) scalarsOnce() string {
 	for _, k := range slices.SortedFunc(maps.Keys(marks), about.compare) {
 		all := k.step >= r.First && k.step < r.Steps
 		for rank := 0; rank < r.Header.World && all; rank++ {
-			all = r.finished(rank, k.step)
+			all = r.Finished(rank, k.step)
 		}
 		if all && len(marks[k]) != 1 {
 			return fmt.Sprintf("of the %s of step %d the copies of ranks %v count, not that of one rank", k.what, k.step, slices.Sorted(slices.Values(marks[k])))

@@ -39,13 +39,15 @@ func (r *Run) operations(rank int) string {
 			continue
 		}
 		for i, e := range all {
-			title := fmt.Sprintf("operation %d of group %s of ranks %v (%s of %s) in step %d", e.Seq, e.Group, e.Ranks, e.Op, e.Unit, e.Step)
-			switch {
-			case e.Seq != uint64(i):
-				return fmt.Sprintf("rank %d recorded %s, and no operation %d", rank, title, i)
-			case i > 0 && e.Step < all[i-1].Step:
-				return fmt.Sprintf("rank %d recorded %s, operation %d in step %d", rank, title, i-1, all[i-1].Step)
+			missing := e.Seq != uint64(i)
+			if !missing && (i == 0 || e.Step >= all[i-1].Step) {
+				continue
 			}
+			title := fmt.Sprintf("operation %d of group %s of ranks %v (%s of %s) in step %d", e.Seq, e.Group, e.Ranks, e.Op, e.Unit, e.Step)
+			if missing {
+				return fmt.Sprintf("rank %d recorded %s, and no operation %d", rank, title, i)
+			}
+			return fmt.Sprintf("rank %d recorded %s, operation %d in step %d", rank, title, i-1, all[i-1].Step)
 		}
 	}
 	return r.agreements(rank)

@@ -68,7 +68,7 @@ func (c call) compare(o call) int {
 			n = -1
 		}
 	}
-	return cmp.Or(cmp.Compare(c.ranks, o.ranks), n, cmp.Compare(c.from, o.from), cmp.Compare(c.to, o.to), cmp.Compare(c.seq, o.seq))
+	return cmp.Or(cmp.Compare(c.group, o.group), cmp.Compare(c.ranks, o.ranks), n, cmp.Compare(c.from, o.from), cmp.Compare(c.to, o.to), cmp.Compare(c.seq, o.seq))
 }
 
 // twice is the first record of an operation that has the rank of the one before; 0

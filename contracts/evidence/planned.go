@@ -60,18 +60,12 @@ func (r *Run) Some(kind trace.Kind) bool {
 func (r *Run) silent() string {
 	for _, kind := range Regular() {
 		for rank := range r.Header.World {
-			if r.finished(rank, r.First) && !r.some(rank, kind) && r.Some(kind) {
+			if r.Finished(rank, r.First) && !r.some(rank, kind) && r.Some(kind) {
 				return fmt.Sprintf("rank %d recorded no %s event, other ranks did", rank, kind)
 			}
 		}
 	}
 	return ""
-}
-
-// finished reports whether a rank's record of a step goes on to its end.
-func (r *Run) finished(rank, step int) bool {
-	_, ended := r.Scalar(rank, step, trace.Counter)
-	return ended
 }
 
 // unitsOf lists the units of a rank's parts.
@@ -114,7 +108,7 @@ func (r *Run) passes(rank int) string {
 			}
 			found[k] = true
 		}
-		if want := 2 * len(units) * r.Config.Plan.MicroBatches; r.finished(rank, step) && len(found) != want {
+		if want := 2 * len(units) * r.Config.Plan.MicroBatches; r.Finished(rank, step) && len(found) != want {
 			return fmt.Sprintf("rank %d recorded %d passes in step %d, the plan has %d", rank, len(found), step, want)
 		}
 	}
@@ -139,7 +133,7 @@ func (r *Run) reductions(rank int) string {
 			}
 		}
 		for _, u := range units {
-			if n := found[u]; n > want || n < want && r.finished(rank, step) {
+			if n := found[u]; n > want || n < want && r.Finished(rank, step) {
 				return fmt.Sprintf("rank %d handed over %d reductions of unit %s in step %d, the plan has %d", rank, n, u, step, want)
 			}
 		}

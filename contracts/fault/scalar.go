@@ -3,6 +3,7 @@ package fault
 import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -35,5 +36,14 @@ func lossDoubled() Fault {
 				be.Scale(outputs[0], outputs[0], 2)
 			}
 		}}
+	})
+}
+
+// Tokens counts so many valid tokens more in the global batch, on all ranks.
+func Tokens(more int64) Fault {
+	return OnCalls(Calls(names.OpAllReduceInt, names.Tokens), func(c *Call) error {
+		err := c.Do()
+		c.Ints[0] += uint64(more)
+		return err
 	})
 }

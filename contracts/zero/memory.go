@@ -142,7 +142,7 @@ func sent(p *contract.Pass, r *evidence.Run, group []int, step int, want int64) 
 				scattered(p, r, group, e)
 			}
 		}
-		if _, ended := r.Scalar(rank, step, trace.Counter); !ended || !found && !r.Told(rank, step, trace.KindComm) {
+		if !r.Finished(rank, step) || !found && !r.Told(rank, step, trace.KindComm) {
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +50,8 @@ func unasked(paths ...string) func(c *suite.Case) {
 func newer(c *suite.Case) {
 	*c = damaged(suite.Options{}, func(dir, _ string) error {
 		_ = manifested(func(m map[string]any) { // one that is gone stays so
-			if n, ok := m["arithmetic"].(json.Number); ok && n.String() > fmt.Sprint(kernels.Arithmetic) {
+			n, _ := m["arithmetic"].(json.Number)
+			if version, err := n.Int64(); err == nil && version > kernels.Arithmetic {
 				m["arithmetic"] = kernels.Arithmetic
 			}
 		})(dir)

@@ -8,7 +8,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/fault"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/data"
-	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -117,15 +116,6 @@ func rotated() fault.Fault {
 			return seqs, ids
 		}
 		return append(slices.Clone(seqs[1:]), seqs[0]), append(slices.Clone(ids[1:]), ids[0])
-	})
-}
-
-// miscounted counts so many valid tokens more in the global batch, on all ranks.
-func miscounted(more int64) fault.Fault {
-	return fault.OnCalls(fault.Calls(names.OpAllReduceInt, names.Tokens), func(c *fault.Call) error {
-		err := c.Do()
-		c.Ints[0] += uint64(more)
-		return err
 	})
 }
 

@@ -58,8 +58,8 @@ func mutants() []suite.Mutant {
 		given("text-as-utf-8", "bytes that are no text are replaced when it is read", func(x []byte) []byte { return []byte(strings.ToValidUTF8(string(x), "?")) }),
 
 		m("padding-counted", "4", threes, at(some, 0, "counts other valid tokens than"), rows(counts), "padding is a target and is counted"),
-		m("count-off-by-one", "4", sharded, at(some, 0, "in the global batch"), miscounted(1), "all ranks count one valid token too many: every gradient is scaled (NVIDIA/TransformerEngine#2476)"),
-		m("count-off-by-minus-one", "4", sharded, at(some, 0, "in the global batch"), miscounted(-1), "all ranks count one valid token too few"),
+		m("count-off-by-one", "4", sharded, at(some, 0, "in the global batch"), fault.Tokens(1), "all ranks count one valid token too many: every gradient is scaled (NVIDIA/TransformerEngine#2476)"),
+		m("count-off-by-minus-one", "4", sharded, at(some, 0, "in the global batch"), fault.Tokens(-1), "all ranks count one valid token too few"),
 		m("sequences-undercounted", "4", pads, at(some, 0, "counts other valid tokens than"), rows(undervalued), "every sequence claims one valid token fewer than it has"),
 		m("sequences-miscounted", "4", pads, at(some, 0, "counts other valid tokens than"), rows(valid), "every sequence claims one valid token more than it has"),
 	}

@@ -108,8 +108,8 @@ func mutants() []suite.Mutant {
 			}
 			return taken
 		}), "one rank counts a step more than it takes"),
-		m("one-token-fewer", "8", "nano dp=2", at(some, 0, "valid tokens"), tokens(-1), "all ranks count one valid token too few"),
-		m("one-token-more", "8", "nano dp=2", at(some, 0, "valid tokens"), tokens(1), "the same, one too many"),
+		m("one-token-fewer", "8", "nano dp=2", at(some, 0, "valid tokens"), fault.Tokens(-1), "all ranks count one valid token too few"),
+		m("one-token-more", "8", "nano dp=2", at(some, 0, "valid tokens"), fault.Tokens(1), "the same, one too many"),
 		m("same-shard", "8", "nano dp=2", at(1, 0, "sequence 0"), sameShard(1, 2),
 			"rank 1 reads the data of rank 0"),
 		m("same-shard-on-one-stage", "8", "nano dp=2,tp=2,pp=2", at(6, 0, "sequence 0"), sameShard(6, 2),

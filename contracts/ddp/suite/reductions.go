@@ -131,12 +131,3 @@ func (l *late) Finish(ctx context.Context) error {
 	}
 	return l.Updater.Finish(ctx)
 }
-
-// tokens counts so many valid tokens more in the global batch, on all ranks.
-func tokens(more int64) fault.Fault {
-	return fault.OnCalls(fault.Calls(names.OpAllReduceInt, names.Tokens), func(c *fault.Call) error {
-		err := c.Do()
-		c.Ints[0] += uint64(more)
-		return err
-	})
-}

@@ -25,9 +25,15 @@ const (
 // share.
 func mutants() []suite.Mutant {
 	var out []suite.Mutant
-	for clause, list := range [][]suite.Mutant{initials(), forward(), backward(), scalarsRecorded(), updates(), lateScalars(), lateUpdates(), bareScalars(), bareUpdates()} {
-		for _, m := range list {
-			m.Clause = "C-MODEL-001." + []string{"1", "2", "2", "3", "4", "3", "4", "3", "4"}[clause]
+	for _, of := range []struct {
+		clause string
+		list   []suite.Mutant
+	}{
+		{"1", initials()}, {"2", forward()}, {"2", backward()}, {"3", scalarsRecorded()}, {"4", updates()},
+		{"3", lateScalars()}, {"4", lateUpdates()}, {"3", bareScalars()}, {"4", bareUpdates()},
+	} {
+		for _, m := range of.list {
+			m.Clause = "C-MODEL-001." + of.clause
 			out = append(out, m)
 		}
 	}
