@@ -3,9 +3,11 @@ package wire
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -22,8 +24,8 @@ type Channel struct {
 }
 
 // Send writes a note, and behind it what it announces, in parts each of which goes
-// within a while. Where that fails the connection is closed: after a part of a note
-// nothing can follow.
+// within a while. Where one does not, the connection is closed: after a part of a note
+// nothing can follow. Where the other end is gone, what it has sent can still be read.
 func (c *Channel) Send(note any, patience time.Duration, behind ...[]byte) error {
 	body, err := json.Marshal(note)
 	if err != nil {
@@ -38,7 +40,9 @@ func (c *Channel) Send(note any, patience time.Duration, behind ...[]byte) error
 	to := &patient{c.Conn, patience}
 	for _, b := range append([][]byte{head}, behind...) {
 		if _, err := to.Write(b); err != nil {
-			_ = c.Conn.Close()
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				_ = c.Conn.Close()
+			}
 			return err
 		}
 	}
