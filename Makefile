@@ -38,7 +38,7 @@ campaign-plans: ## every variant of both fixtures under every plan of the table:
 # Of one package after the other, as the native fuzzer runs one target at a time.
 FUZZTIME ?= 30s
 FUZZ     := core/trace:FuzzRead contracts:FuzzHistory core/checkpoint:FuzzHeader core/checkpoint:FuzzManifest cmd/train:FuzzConfig \
-	core/comm/wire:FuzzHello core/comm/tcp:FuzzFrame core/comm/tcp:FuzzNotes core/launch/procs:FuzzSaid
+	core/comm/wire:FuzzHello core/comm/engine:FuzzFrame core/comm/engine:FuzzNotes core/launch/procs:FuzzSaid
 .PHONY: fuzz
 fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames and notes to their readers, each for 30 s
 	@for t in $(FUZZ); do echo "fuzz $$t"; \

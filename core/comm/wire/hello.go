@@ -27,7 +27,8 @@ type Hello struct {
 	Process  int    `json:"process,omitempty"` // of an agent
 	Control  bool   `json:"control,omitempty"`
 	Group    uint64 `json:"group,omitempty"` // of a data connection
-	Addr     string `json:"addr,omitempty"`  // of a control connection: where From listens
+	// Addrs are of a control connection: where From listens, by the name of a way to it.
+	Addrs map[string]string `json:"addrs,omitempty"`
 }
 
 // Terms are what all that meet must agree on, and who this is among them: ranks of a

@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/engine"
 	"github.com/lockstep-ml/lockstep/core/comm/tcp"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -108,33 +106,48 @@ func (j *Job) world(ctx context.Context, size int, backend func(rank int) kernel
 	if len(mine) == 0 {
 		return ends, nil
 	}
-	var first net.Listener
-	addr, err := "", error(nil)
+	joined, err := j.join(ctx, size, number, mine, backend, o)
+	if err != nil {
+		return nil, fmt.Errorf("world of %d ranks: %w", size, err)
+	}
+	for i, r := range mine {
+		ends[r] = joined[i]
+	}
+	return ends, nil
+}
+
+// join joins ranks of this process, all or none.
+func (j *Job) join(ctx context.Context, size, number int, mine []int, backend func(rank int) kernels.Backend, o comm.Options) (ends []comm.Communicator, err error) {
+	configs, err := engine.Listen(len(mine), ways)
+	if err != nil {
+		return nil, err
+	}
+	addr := configs[0].Addr()
 	if mine[0] == 0 {
-		if first, err = loopback(); err != nil {
-			return nil, err
-		}
-		addr = first.Addr().String()
 		err = j.a.tell(note{Kind: noteOpen, Task: j.id, World: number, Addr: addr})
 	} else {
 		addr, err = j.where(ctx, number)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("world of %d ranks: %w", size, err)
+		engine.Close(configs)
+		return nil, err
 	}
-	var all errgroup.Group
-	for _, r := range mine {
-		c := tcp.Config{Rank: r, Size: size, Coordinator: addr, Run: fmt.Sprintf("%s, task %d, world %d", j.a.Run, j.id, number), Identity: j.a.identity,
-			Token: j.a.Token, Rendezvous: j.a.Join, Silence: j.a.Silence, Options: o}
-		if r == 0 {
-			c.Listener = first
-		}
-		all.Go(func() (err error) {
-			ends[r], err = tcp.Join(ctx, c, backend(r))
-			return err
-		})
+	for i := range configs {
+		c := &configs[i]
+		c.Rank, c.Size, c.Coordinator = mine[i], size, addr
+		c.Run, c.Identity, c.Token = fmt.Sprintf("%s, task %d, world %d", j.a.Run, j.id, number), j.a.identity, j.a.Token
+		c.Rendezvous, c.Silence, c.Options = j.a.Join, j.a.Silence, o
 	}
-	return ends, all.Wait()
+	return engine.JoinAll(ctx, configs, backend)
+}
+
+// ways are how a rank is reached.
+func ways() ([]engine.Way, error) {
+	ln, err := loopback()
+	if err != nil {
+		return nil, err
+	}
+	return []engine.Way{tcp.Way(ln)}, nil
 }
 
 // where waits until rank 0 of a world listens, and says where.

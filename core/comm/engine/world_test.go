@@ -1,6 +1,6 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"bytes"
@@ -40,11 +40,31 @@ func config(rank, size int, at string) Config {
 		Options: comm.Options{Deadline: 5 * time.Second}}
 }
 
-// joined lets all ranks of a world join, each with its configuration.
+// sockets is a way over TCP.
+func sockets(addr string) (Way, error) {
+	ln, err := net.Listen("tcp", addr)
+	return Way{Name: "sockets", Listener: ln,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		},
+		Link: func(_ context.Context, conn net.Conn, _ bool) (Link, error) { return Socket(conn, nil) }}, err
+}
+
+// joined lets all ranks of a world join, each with its configuration, over sockets.
 func joined(configs []Config) ([]comm.Communicator, []error) {
 	ends, errs := make([]comm.Communicator, len(configs)), make([]error, len(configs))
 	var wg sync.WaitGroup
 	for i, c := range configs {
+		at := "127.0.0.1:0"
+		if c.Rank == 0 {
+			at = c.Coordinator
+		}
+		w, err := sockets(at)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		c.Ways = []Way{w}
 		wg.Go(func() { ends[i], errs[i] = Join(context.Background(), c, commtest.Memory{}) })
 	}
 	wg.Wait()
@@ -119,7 +139,7 @@ func TestGarbageIsNothing(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	targets := []string{ends[0].(*end).n.ln.Addr().String(), ends[1].(*end).n.ln.Addr().String()}
+	targets := []string{ends[0].(*end).n.cfg.Addr(), ends[1].(*end).n.cfg.Addr()}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		huge := binary.LittleEndian.AppendUint32(nil, 1<<31)
@@ -168,12 +188,7 @@ func TestGarbageIsNothing(t *testing.T) {
 	for _, c := range ends {
 		c.Close()
 	}
-	for until := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			b := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
-		}
-	}
+	level(t, before)
 }
 
 func bytes1(n int, v float32) []float32 {
@@ -292,6 +307,46 @@ func TestCorruptLinkIsNamed(t *testing.T) {
 		changed[bit/8] ^= 1 << (bit % 8)
 		if new(frame).get(&changed) == nil {
 			t.Errorf("bit %d of the header changed, and nobody noticed", bit)
+		}
+	}
+}
+
+// Where one rank does not join, nothing is left of those that did.
+func TestJoinsAllOrNone(t *testing.T) {
+	before := runtime.NumGoroutine()
+	configs, err := Listen(3, func() ([]Way, error) {
+		w, err := sockets("127.0.0.1:0")
+		return []Way{w}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range configs {
+		ways := configs[r].Ways
+		configs[r] = config(r, 3, configs[0].Addr())
+		configs[r].Ways, configs[r].Rendezvous = ways, 500*time.Millisecond
+	}
+	configs[2].Run = "another"
+	ends, err := JoinAll(context.Background(), configs, func(int) kernels.Backend { return commtest.Memory{} })
+	if err == nil || ends != nil {
+		t.Fatalf("%v, %v", ends, err)
+	}
+	for _, c := range configs {
+		if conn, err := net.Dial("tcp", c.Addr()); err == nil {
+			conn.Close()
+			t.Errorf("rank %d listens on", c.Rank)
+		}
+	}
+	level(t, before)
+}
+
+// level waits until there are no more goroutines than before.
+func level(t *testing.T, before int) {
+	t.Helper()
+	for until := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			b := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
 		}
 	}
 }

@@ -1,11 +1,12 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
@@ -15,14 +16,11 @@ import (
 // Config is how a rank joins a world.
 type Config struct {
 	Rank, Size int
-	// Coordinator is where rank 0 listens, host and port.
+	// Ways are how ranks reach each other: two of them by the first that reaches the one
+	// that is dialed. The last is that of the control connections to rank 0.
+	Ways []Way
+	// Coordinator is where rank 0 listens, by the last way.
 	Coordinator string
-	// Listen is where this rank listens; "" is a free port of the loopback interface,
-	// and of rank 0 Coordinator.
-	Listen string
-	// Listener is where this rank listens, where it is open already; Listen does not
-	// count then.
-	Listener net.Listener
 	// Run names the run, Identity what must be the same on all ranks (a hash of the
 	// program and its configuration): who says another one is refused.
 	Run, Identity string
@@ -53,24 +51,36 @@ func (c *Config) validate() error {
 	c.Options = o
 	switch {
 	case c.Size < 1:
-		return fmt.Errorf("tcp: world of %d ranks: want at least 1", c.Size)
+		return fmt.Errorf("comm: world of %d ranks: want at least 1", c.Size)
 	case c.Rank < 0 || c.Rank >= c.Size:
-		return fmt.Errorf("tcp: rank %d: must lie in [0,%d)", c.Rank, c.Size)
+		return fmt.Errorf("comm: rank %d: must lie in [0,%d)", c.Rank, c.Size)
 	case c.Rendezvous < 0 || c.Silence < 0:
-		return fmt.Errorf("tcp: rendezvous %v, silence %v: must not be negative", c.Rendezvous, c.Silence)
+		return fmt.Errorf("comm: rendezvous %v, silence %v: must not be negative", c.Rendezvous, c.Silence)
+	case len(c.Ways) == 0 || slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Listener == nil }):
+		return fmt.Errorf("comm: rank %d has no way to reach others, or does not listen", c.Rank)
 	case o.Turns != nil:
-		return fmt.Errorf("tcp: a schedule of ranks needs all of them in one process, without connections")
+		return errors.New("comm: a schedule of ranks needs all of them in one process, without connections")
 	}
 	c.Rendezvous = cmp.Or(c.Rendezvous, DefaultRendezvous)
 	c.Silence = cmp.Or(c.Silence, DefaultSilence)
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
-		if c.Rank == 0 && c.Coordinator != "" {
-			c.Listen = c.Coordinator
-		}
-	}
 	return nil
 }
+
+// close closes where this rank listens.
+func (c *Config) close() {
+	for _, w := range c.Ways {
+		if w.Listener != nil {
+			_ = w.Listener.Close() // nobody listens there any more, whatever it says
+		}
+	}
+}
+
+// Addr is where this rank listens by the way of the control connections: of rank 0 the
+// Coordinator.
+func (c *Config) Addr() string { return c.control().addr() }
+
+// control is the way of the control connections.
+func (c *Config) control() *Way { return &c.Ways[len(c.Ways)-1] }
 
 // terms are what this rank and its peers must agree on.
 func (c *Config) terms() *wire.Terms {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"context"
@@ -20,10 +20,9 @@ import (
 type node struct {
 	cfg   *Config
 	be    kernels.Backend
-	ln    net.Listener
 	hub   *hub // of rank 0
 	ctl   *channel
-	addrs []string
+	addrs []map[string]string // where ranks listen, by the names of their ways
 
 	mu     sync.Mutex
 	first  *protocol.Failure
@@ -47,32 +46,29 @@ type linkKey struct {
 // parting is what peers had done in a group when they closed it, by rank in the world.
 type parting map[int]*departure
 
-// enter makes a node, without any connection but its listener.
+// enter makes a node, without any connection but its listeners.
 func enter(cfg Config, be kernels.Backend) (*node, error) {
 	if err := cfg.validate(); err != nil {
+		cfg.close()
 		return nil, err
 	}
-	ln := cfg.Listener
-	if ln == nil {
-		var err error
-		if ln, err = net.Listen("tcp", cfg.Listen); err != nil {
-			return nil, fmt.Errorf("tcp: rank %d listens on %s: %w", cfg.Rank, cfg.Listen, err)
-		}
-	}
-	n := &node{cfg: &cfg, be: be, ln: ln, failed: make(chan struct{}),
+	n := &node{cfg: &cfg, be: be, failed: make(chan struct{}),
 		links: map[linkKey]*link{}, ends: map[uint64]*end{}, asked: map[uint64]bool{}, left: map[uint64]parting{}}
 	if cfg.Rank == 0 {
 		n.hub = newHub(n.cfg)
 	}
-	go n.cfg.terms().Serve(ln, n.receive, nil)
+	for i := range n.cfg.Ways {
+		w := &n.cfg.Ways[i]
+		go n.cfg.terms().Serve(w.Listener, func(g *wire.Guest) { n.receive(g, w) }, nil)
+	}
 	return n, nil
 }
 
 // receive keeps the connection of a peer.
-func (n *node) receive(g *wire.Guest) {
+func (n *node) receive(g *wire.Guest, w *Way) {
 	switch {
 	case !g.Hello.Control:
-		n.adopt(g)
+		n.adopt(g, w)
 	case n.hub == nil:
 		g.Refuse(fmt.Errorf("rank %d does not coordinate", n.cfg.Rank))
 	default:
@@ -81,31 +77,34 @@ func (n *node) receive(g *wire.Guest) {
 }
 
 // adopt keeps a data connection that a peer has made.
-func (n *node) adopt(g *wire.Guest) {
+func (n *node) adopt(g *wire.Guest, w *Way) {
 	h := &g.Hello
 	key := linkKey{h.Group, h.From}
-	tcp, ok := g.Conn.(*net.TCPConn)
 	n.mu.Lock()
 	taken := n.links[key] != nil || n.closed
 	n.mu.Unlock()
-	if !ok || taken {
+	if taken {
 		g.Refuse(fmt.Errorf("rank %d has no use for a connection of rank %d for group %x", n.cfg.Rank, h.From, h.Group))
 		return
 	}
-	if g.Welcome() != nil || !n.keep(key, tcp) {
+	if g.Welcome() != nil || !n.keep(key, w, g.Conn) {
 		g.Conn.Close()
 	}
 }
 
 // keep makes a connection the link of its key, unless there is one.
-func (n *node) keep(key linkKey, conn *net.TCPConn) bool {
-	l, err := newLink(conn, key.peer)
+func (n *node) keep(key linkKey, w *Way, conn net.Conn) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), wire.Patience)
+	defer cancel()
+	made, err := w.Link(ctx, conn, false)
 	if err != nil {
 		return false
 	}
+	l := &link{Link: made, peer: key.peer}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.links[key] != nil || n.closed {
+		l.close()
 		return false
 	}
 	n.links[key] = l
@@ -118,10 +117,13 @@ func (n *node) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Rendezvous)
 	defer cancel()
 	h := n.cfg.terms().Hello(0)
-	h.Control, h.Addr = true, n.ln.Addr().String()
-	ch, conn, err := n.dial(ctx, n.cfg.Coordinator, h, true)
+	h.Control, h.Addrs = true, map[string]string{}
+	for i := range n.cfg.Ways {
+		h.Addrs[n.cfg.Ways[i].Name] = n.cfg.Ways[i].addr()
+	}
+	ch, conn, err := n.dial(ctx, n.cfg.control(), n.cfg.Coordinator, h, true)
 	if err != nil {
-		return fmt.Errorf("tcp: rank %d joins at %s: %w", n.cfg.Rank, n.cfg.Coordinator, err)
+		return fmt.Errorf("comm: rank %d joins at %s: %w", n.cfg.Rank, n.cfg.Coordinator, err)
 	}
 	n.ctl = &channel{ch}
 	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Now()) })
@@ -131,10 +133,10 @@ func (n *node) join(ctx context.Context) error {
 		switch {
 		case err != nil:
 			conn.Close()
-			return fmt.Errorf("tcp: rank %d: not all of %d ranks have come%s: %w", n.cfg.Rank, n.cfg.Size, n.absent(), err)
+			return fmt.Errorf("comm: rank %d: not all of %d ranks have come%s: %w", n.cfg.Rank, n.cfg.Size, n.absent(), err)
 		case first.Kind == noteAbort && first.Failure != nil:
 			conn.Close()
-			return fmt.Errorf("tcp: rank %d: %w", n.cfg.Rank, first.Failure.Failure().Err)
+			return fmt.Errorf("comm: rank %d: %w", n.cfg.Rank, first.Failure.Failure().Err)
 		case first.Kind == noteTable && len(first.Addrs) == n.cfg.Size:
 			n.addrs = first.Addrs
 			go n.listen()
@@ -164,14 +166,13 @@ func (n *node) absent() string {
 }
 
 // dial connects to a peer and shakes hands; again says that it may not be there yet.
-func (n *node) dial(ctx context.Context, addr string, h wire.Hello, again bool) (*wire.Channel, *net.TCPConn, error) {
-	var d net.Dialer
+func (n *node) dial(ctx context.Context, w *Way, addr string, h wire.Hello, again bool) (*wire.Channel, net.Conn, error) {
 	for {
-		conn, err := d.DialContext(ctx, "tcp", addr)
+		conn, err := w.Dial(ctx, addr)
 		if err == nil {
 			var ch *wire.Channel
 			if ch, err = n.cfg.terms().Greet(conn, h); err == nil {
-				return ch, conn.(*net.TCPConn), nil
+				return ch, conn, nil
 			}
 			conn.Close()
 		}
@@ -323,11 +324,11 @@ func (n *node) leave() {
 	}
 	n.ctl.Conn.Close()
 	if n.hub == nil {
-		n.ln.Close()
+		n.cfg.close()
 		return
 	}
 	go func() { // rank 0 listens to the others until they have left
 		<-n.hub.over
-		n.ln.Close()
+		n.cfg.close()
 	}()
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"time"
@@ -14,7 +14,7 @@ type note struct {
 	Kind string `json:"kind"`
 	Rank int    `json:"rank"`
 
-	Addrs []string `json:"addrs,omitempty"` // of a table: where each rank listens
+	Addrs []map[string]string `json:"addrs,omitempty"` // of a table: where each rank listens, by way
 
 	Failure *protocol.Told `json:"failure,omitempty"` // of noteFail and noteAbort
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"context"
@@ -336,20 +336,21 @@ func (x *exchange) wait(ctx context.Context, atMost time.Duration) error {
 	fds := append(e.fds[:0], unix.PollFd{Fd: int32(raw), Events: unix.POLLIN})
 	for i := range x.lanes {
 		l := &x.lanes[i]
-		var events int16
-		if l.sent < len(l.out) && open(l.out[l.sent].gate, l.out[l.sent].need) {
-			events |= unix.POLLOUT
+		write := l.sent < len(l.out) && open(l.out[l.sent].gate, l.out[l.sent].need)
+		read := l.came < len(l.in) && (l.reading || open(l.in[l.came].gate, l.in[l.came].need))
+		if !read && !write {
+			continue
 		}
-		if l.came < len(l.in) && (l.reading || open(l.in[l.came].gate, l.in[l.came].need)) {
-			events |= unix.POLLIN
-		}
-		if events != 0 {
-			fds = append(fds, unix.PollFd{Fd: int32(l.link.fd), Events: events})
+		fd, events, ready := l.link.Wait(read, write)
+		defer l.link.Waited()
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: events})
+		if ready {
+			atMost = 0
 		}
 	}
 	e.fds = fds
 	// A second at most: whoever is late with a wake-up costs no more.
-	_, err := unix.Poll(fds, int(min(atMost, time.Second)/time.Millisecond)+1)
+	_, err := unix.Poll(fds, int((min(atMost, time.Second)+time.Millisecond-1)/time.Millisecond))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("poll: %w", err)
 	}

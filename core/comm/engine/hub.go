@@ -1,6 +1,6 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"errors"
@@ -38,8 +38,8 @@ type hub struct {
 // member is a rank as the hub knows it.
 type member struct {
 	*channel
-	addr string
-	bye  bool
+	addrs map[string]string
+	bye   bool
 }
 
 // query is a question to all ranks of a group: what do you call?
@@ -56,7 +56,7 @@ func newHub(cfg *Config) *hub {
 // join takes in a rank; its notes are read until it leaves.
 func (h *hub) join(g *wire.Guest) {
 	rank := g.Hello.From
-	m := &member{channel: &channel{g.Channel}, addr: g.Hello.Addr}
+	m := &member{channel: &channel{g.Channel}, addrs: g.Hello.Addrs}
 	h.mu.Lock()
 	if h.ranks[rank] != nil {
 		h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *hub) join(g *wire.Guest) {
 func (h *hub) begin() {
 	table := note{Kind: noteTable}
 	for _, m := range h.ranks {
-		table.Addrs = append(table.Addrs, m.addr)
+		table.Addrs = append(table.Addrs, m.addrs)
 	}
 	h.broadcast(table, nil)
 	go h.beat()
@@ -138,6 +138,18 @@ func (h *hub) listen(rank int, m *member) {
 			m.bye = true
 			h.mu.Unlock()
 			h.stood(rank, &stand{})
+		}
+	}
+}
+
+// forsake ends the connections of ranks that have come to a world that does not come
+// about.
+func (h *hub) forsake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.ranks {
+		if m != nil {
+			m.Conn.Close()
 		}
 	}
 }

@@ -1,10 +1,11 @@
 //go:build unix
 
-package tcp
+package engine
 
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -260,15 +261,38 @@ func (e *end) reach(ctx context.Context, world int) (*link, error) {
 		defer n.mu.Unlock()
 		return n.links[linkKey{e.id, world}], nil
 	}
-	h := n.cfg.terms().Hello(world)
-	h.Group = e.id
 	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
 	defer cancel()
-	_, conn, err := n.dial(ctx, n.addrs[world], h, false)
+	var all []error
+	for i := range n.cfg.Ways {
+		w := &n.cfg.Ways[i]
+		addr, common := n.addrs[world][w.Name]
+		if !common {
+			continue
+		}
+		l, err := e.by(ctx, w, addr, world)
+		if err == nil {
+			return l, nil
+		}
+		all = append(all, fmt.Errorf("by %s: %w", w.Name, err))
+	}
+	return nil, errors.Join(all...)
+}
+
+// by makes a link to a peer by one way.
+func (e *end) by(ctx context.Context, w *Way, addr string, world int) (*link, error) {
+	h := e.n.cfg.terms().Hello(world)
+	h.Group = e.id
+	_, conn, err := e.n.dial(ctx, w, addr, h, false)
 	if err != nil {
 		return nil, err
 	}
-	return newLink(conn, world)
+	made, err := w.Link(ctx, conn, true)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &link{Link: made, peer: world}, nil
 }
 
 // Close implements comm.Communicator. It also leaves the groups split from this one.

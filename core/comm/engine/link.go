@@ -1,0 +1,109 @@
+//go:build unix
+
+package engine
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// Way is one way to reach ranks: how connections are made, and what links they become.
+type Way struct {
+	// Name is what reports call it: "TCP". Two ranks have a way in common where both have
+	// one of this name.
+	Name string
+	// Listener is where this rank listens; the engine closes it.
+	Listener net.Listener
+	// Addr is what peers dial; "" is the listener's address.
+	Addr string
+	// Dial connects to what a peer gave as its address.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Link makes a link of a connection over which both sides have shaken hands, one of
+	// which has dialed. Neither has sent or received anything since.
+	Link func(ctx context.Context, conn net.Conn, dialed bool) (Link, error)
+}
+
+// addr is what peers dial.
+func (w *Way) addr() string {
+	if w.Addr != "" {
+		return w.Addr
+	}
+	return w.Listener.Addr().String()
+}
+
+// Link carries frames to one peer and back, for one group: a header and a payload each.
+// One goroutine at a time uses it; no method but Close blocks.
+type Link interface {
+	// Write goes on with a frame of which done bytes, of the header first, are written,
+	// and says how many more are: 0 where nothing can be written now.
+	Write(header, payload []byte, done int) (n int, err error)
+	// Read goes on with a frame of which done bytes have come. Where the header is to say
+	// how long the payload is, that is empty until the header is there. A peer that is
+	// gone is io.EOF, once all that it has written is read.
+	Read(header, payload []byte, done int) (n int, err error)
+	// Wait is called before a wait until something can be read, or written: for events
+	// of a descriptor. Where ready, something can be by now. Each Wait is followed by
+	// a Waited.
+	Wait(read, write bool) (fd int, events int16, ready bool)
+	Waited()
+	// Close ends the link.
+	Close() error
+}
+
+// link is a Link with the frames that are under way.
+type link struct {
+	Link
+	peer int // in the world
+
+	mu     sync.Mutex
+	closed bool
+
+	// Of the frame that is being written and the one that is being read.
+	out struct {
+		header [headerBytes]byte
+		done   int // bytes of header and payload
+		open   bool
+	}
+	in struct {
+		header [headerBytes]byte
+		done   int
+	}
+}
+
+// close ends the link. No operation may use it any more.
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		_ = l.Close() // whatever it says, it is of no use any more
+	}
+}
+
+// write goes on writing a frame; done says that all of it is written.
+func (l *link) write(f *frame, payload []byte) (progress, done bool, err error) {
+	if !l.out.open {
+		f.put(&l.out.header)
+		l.out.done, l.out.open = 0, true
+	}
+	n, err := l.Write(l.out.header[:], payload, l.out.done)
+	if err != nil {
+		return false, false, err
+	}
+	l.out.done += n
+	done = l.out.done == headerBytes+len(payload)
+	l.out.open = !done
+	return n > 0, done, nil
+}
+
+// read goes on reading a header and, straight behind it, a payload of a known length;
+// done says that both are there.
+func (l *link) read(payload []byte) (progress, done bool, err error) {
+	n, err := l.Read(l.in.header[:], payload, l.in.done)
+	if err != nil {
+		return false, false, err
+	}
+	l.in.done += n
+	return n > 0, l.in.done == headerBytes+len(payload), nil
+}

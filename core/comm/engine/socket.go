@@ -1,0 +1,96 @@
+//go:build unix
+
+package engine
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a link over a stream socket. It is read and written through its descriptor,
+// without a goroutine: an exchange watches all of its links at once, and a wake-up
+// through the scheduler for each would cost more than small messages do. The net.Conn
+// owns the descriptor.
+type socket struct {
+	net.Conn
+	fd int
+}
+
+// Socket makes a link of a connection that is a socket, of TCP or of Unix, and hands
+// its descriptor to tune, unless that is nil.
+func Socket(conn net.Conn, tune func(fd int)) (Link, error) {
+	s := &socket{Conn: conn}
+	sys, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("a link over what is no socket")
+	}
+	raw, err := sys.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = raw.Control(func(fd uintptr) { s.fd = int(fd) })
+	if err != nil {
+		return nil, err
+	}
+	if tune != nil {
+		tune(s.fd)
+	}
+	return s, nil
+}
+
+// Write implements Link.
+func (s *socket) Write(header, payload []byte, done int) (int, error) {
+	var parts [2][]byte
+	n, err := unix.Writev(s.fd, parts[:remaining(&parts, header, payload, done)])
+	return now(n, err)
+}
+
+// Read implements Link.
+func (s *socket) Read(header, payload []byte, done int) (int, error) {
+	var parts [2][]byte
+	n, err := unix.Readv(s.fd, parts[:remaining(&parts, header, payload, done)])
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return now(n, err)
+}
+
+// Wait implements Link.
+func (s *socket) Wait(read, write bool) (fd int, events int16, ready bool) {
+	if read {
+		events |= unix.POLLIN
+	}
+	if write {
+		events |= unix.POLLOUT
+	}
+	return s.fd, events, false
+}
+
+// Waited implements Link.
+func (s *socket) Waited() {}
+
+// remaining lists what is left of a header and a payload after done bytes.
+func remaining(parts *[2][]byte, header, payload []byte, done int) (n int) {
+	if done < len(header) {
+		parts[n] = header[done:]
+		n++
+		done = len(header)
+	}
+	if rest := payload[done-len(header):]; len(rest) > 0 {
+		parts[n] = rest
+		n++
+	}
+	return n
+}
+
+// now is the outcome of a system call that says at once that nothing can be done.
+func now(n int, err error) (int, error) {
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return 0, nil
+	}
+	return n, err
+}
