@@ -48,6 +48,13 @@ fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames 
 test-mpi: build ## judge two contracts in 4 agents that mpirun starts (needs openmpi-bin)
 	mpirun --allow-run-as-root --oversubscribe -n 4 bin/verify --expect-agents 4 --contract C-DDP-001,C-TP-001 --deadline 60s
 
+# The seed of the moments is printed; -args -seed N has them again.
+MOMENTS ?= 100
+.PHONY: test-kill
+test-kill: ## kill -9 each process of a run at 100 random moments, and break agents in every phase; all others end, nothing stays behind (10 minutes)
+	$(GO) test -count=1 -timeout 1h ./internal/outage -run TestKilledAtRandom -v -moments $(MOMENTS)
+	$(GO) test -count=1 ./core/launch/procs -run 'TestDrills|TestNoOrphans|TestKilledAtAnyMoment'
+
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
 

@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
+	case seat != nil && os.Args[1] == faulty:
+		EndWithParent(func() { os.Exit(9) })
+		os.Exit(serveFaulty(seat))
 	case seat != nil:
 		EndWithParent(func() { os.Exit(9) })
 		os.Exit(serve(seat, os.Args[1]))
