@@ -18,7 +18,7 @@ import (
 func TestOneRankIsJudgedBesideItself(t *testing.T) {
 	cfg := on(t, "nano", "dp=1", false)
 	cfg.Model.SeqLen, cfg.Model.Layers, cfg.Steps = 3, 1, 2
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true}
 	cfg.Seed = 77 // of no golden run
 	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
 	if err != nil {
@@ -73,7 +73,7 @@ func TestOneRankIsJudgedBesideItself(t *testing.T) {
 // is none, for that reason.
 func TestWhatARunDidNotRecordIsLeftOut(t *testing.T) {
 	cfg := on(t, "nano", "dp=1", false)
-	cfg.Steps, cfg.Evidence = 1, spec.Evidence{Digests: true, Workers: true}
+	cfg.Steps, cfg.Recording = 1, spec.Recording{Digests: true, Workers: true}
 	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
 	if err != nil {
 		t.Fatal(err)

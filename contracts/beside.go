@@ -165,9 +165,9 @@ func whole(x *suite.Suite) bool {
 // activations of one rank too.
 func (b *beside) recorded(a *attempt) (clean, broken *suite.Trial) {
 	cfg := compare.On(*a.clean.Runs[contract.Test].Config, a.clean.Runs[contract.Test].Config.Plan)
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Capture: compare.Single(cfg).Evidence.Capture, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, Capture: compare.Single(cfg).Recording.Capture, KeepGoing: true}
 	one := suite.Case{Name: a.clean.Name, Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, b.text(cfg))}}
-	if cfg.Evidence.Capture && cfg.Plan.World() == 1 {
+	if cfg.Recording.Capture && cfg.Plan.World() == 1 {
 		// No control is right: the formulas alone are, and they ask for activations.
 		one = formulas.Case(one.Name, cfg, b.text(cfg))
 	}
@@ -189,7 +189,7 @@ func (b *beside) text(cfg spec.Config) suite.Options {
 func (b *beside) control(x *suite.Suite, a *attempt, cfg spec.Config) (clean, broken *suite.Trial) {
 	want := controlOf(x, cfg)
 	if own, ok := a.clean.Runs[contract.Control]; ok && own.Config != nil && own.Do == nil &&
-		runSpec(*own.Config) == runSpec(want) && records(own.Config.Evidence, want.Evidence) {
+		runSpec(*own.Config) == runSpec(want) && records(own.Config.Recording, want.Recording) {
 		return a.clean, a.broken
 	}
 	c := suite.Case{Name: a.clean.Name, Runs: map[contract.Role]suite.Run{contract.Control: suite.Train(want, b.text(want))}}

@@ -86,7 +86,7 @@ func TestHealthyCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.Steps, cfg.Model.SeqLen = 2, 11
-			cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Capture: !cfg.Plan.Exact(cfg.Model)}
+			cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Capture: !cfg.Plan.Exact(cfg.Model)}
 			j, err := JudgeRun(t.Context(), cfg, c.change, full())
 			if err != nil || j.Err != nil {
 				t.Fatal(err, j.Err)

@@ -106,7 +106,7 @@ func (o *Options) formulas(ctx context.Context, e *suite.Engine, t *suite.Trial,
 	if float64(cfg.Model.Params())*float64(cfg.Steps) > maxControlElements {
 		return w, false
 	}
-	cfg.Evidence = spec.Evidence{Digests: true, Capture: true}
+	cfg.Recording = spec.Recording{Digests: true, Capture: true}
 	text, err := o.text(cfg.Text)
 	if err != nil {
 		return w, false
@@ -181,7 +181,7 @@ func captured(c suite.Case) (out suite.Case, ok bool) {
 			return c, false
 		}
 		cfg := *run.Config
-		cfg.Evidence.Capture = true
+		cfg.Recording.Capture = true
 		run.Config, run.Key = &cfg, ""
 		out.Runs[role] = run
 	}

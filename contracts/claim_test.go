@@ -17,7 +17,7 @@ func claiming(t *testing.T, recorded int) *trace.History {
 	t.Helper()
 	cfg := on(t, "nano", "dp=2", false)
 	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Steps = 1, 2, 1
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
 	if err != nil {
 		t.Fatal(err)

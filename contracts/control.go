@@ -115,7 +115,7 @@ func (rc *recordedCase) againstRecorded(r *recorded, doubts ...string) *recorded
 
 // lacks reports whether a recorded control has not all that a contract reads.
 func lacks(c *suite.Suite, r *recorded, want spec.Config) bool {
-	return !records(r.config.Evidence, want.Evidence) || c.Elements && !r.config.Evidence.Capture && want.Evidence.Capture
+	return !records(r.config.Recording, want.Recording) || c.Elements && !r.config.Recording.Capture && want.Recording.Capture
 }
 
 // repeated adds the same run again, and with another seed, where clauses read
@@ -156,7 +156,7 @@ func (j *judgement) repeated(c *suite.Suite, cases []*recordedCase, t *recorded)
 
 // runSpec is the specification without what it records.
 func runSpec(c spec.Config) string {
-	c.Evidence = spec.Evidence{}
+	c.Recording = spec.Recording{}
 	return string(c.Spec())
 }
 
@@ -175,7 +175,7 @@ func controlOf(c *suite.Suite, cfg spec.Config) spec.Config {
 		of = c.Control
 	}
 	want := of(cfg)
-	e := &want.Evidence
+	e := &want.Recording
 	e.Digests, e.Workers, e.KeepGoing = true, true, true
 	e.Capture = e.Capture && float64(want.Model.Params())*float64(want.Steps) <= maxControlElements
 	return want
@@ -187,7 +187,7 @@ const maxControlElements = 1 << 24
 
 // records reports whether evidence holds what is needed: elements say more about
 // a finding, and only the clauses of some contracts need those of a control.
-func records(e, need spec.Evidence) bool {
+func records(e, need spec.Recording) bool {
 	return e.Digests && e.Workers && (e.Taps || !need.Taps)
 }
 
@@ -205,7 +205,7 @@ func (j *judgement) recorded(rc *recordedCase, want spec.Config) []*recorded {
 			all = append(all, r)
 		}
 	}
-	full, less := split(all, func(r *recorded) bool { return records(r.config.Evidence, want.Evidence) })
+	full, less := split(all, func(r *recorded) bool { return records(r.config.Recording, want.Recording) })
 	return append(full, less...)
 }
 
@@ -217,7 +217,7 @@ func samePlan(c, want spec.Config) bool {
 		return false
 	}
 	a, b := c.Plan, want.Plan
-	if !want.Evidence.Taps {
+	if !want.Recording.Taps {
 		a.MicroBatches, b.MicroBatches = 0, 0
 	}
 	if a.World() == 1 && b.World() == 1 {

@@ -23,7 +23,7 @@ func on(t *testing.T, config, plans string, taps bool) spec.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Taps: taps}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, Taps: taps}
 	return cfg
 }
 
@@ -50,8 +50,8 @@ func TestControlsFitTheJudgingContract(t *testing.T) {
 		if got := samePlan(on(t, "nano", c.have, c.taps), want); got != c.fits {
 			t.Errorf("%s is a control of %s for %s: %v", c.have, c.test, c.of.ID, got)
 		}
-		if want.Evidence.Taps != c.taps {
-			t.Errorf("%s: activations of the control: %v", c.test, want.Evidence.Taps)
+		if want.Recording.Taps != c.taps {
+			t.Errorf("%s: activations of the control: %v", c.test, want.Recording.Taps)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestLongControlsKeepNoElements(t *testing.T) {
 	cfg := on(t, "nano", "tp=2", false)
 	for steps, want := range map[int]bool{2: true, spec.MaxSteps: false} {
 		cfg.Steps = steps
-		if got := controlOf(tp.Suite(), cfg).Evidence.Capture; got != want {
+		if got := controlOf(tp.Suite(), cfg).Recording.Capture; got != want {
 			t.Errorf("%d steps: elements are kept: %v", steps, got)
 		}
 	}

@@ -368,7 +368,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		"documentation is missing":   func(c *suite.Suite) { c.Doc = "" },
 		"the ID must be C-TOY-001.2": func(c *suite.Suite) { c.Clauses[1].ID = "C-TOY-001.3" },
 		"sentence is missing":        func(c *suite.Suite) { c.Clauses[0].Says = "" },
-		"evidence is missing":        func(c *suite.Suite) { c.Clauses[0].Evidence = "" },
+		"evidence is missing":        func(c *suite.Suite) { c.Clauses[0].Reads = "" },
 		"derivation of the bound":    func(c *suite.Suite) { c.Clauses[0].Class = contract.Bound },
 		`class "" is unknown`:        func(c *suite.Suite) { c.Clauses[0].Class = "" },
 		"no check":                   func(c *suite.Suite) { c.Clauses[0].Check = nil },

@@ -28,7 +28,7 @@ func record(dir, plans string, parts launch.Parts) error {
 		return err
 	}
 	cfg.Steps = 2
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 	out, err := launch.Local(context.Background(), cfg, data.Default(), parts)
 	if err != nil {
 		return err

@@ -226,7 +226,7 @@ func TestFieldsThatNoClauseReads(t *testing.T) {
 func (f family) unread(t *testing.T) (rows []string) {
 	cfg := on(t, "nano", f.plan, false)
 	cfg.Model.SeqLen, cfg.Steps, cfg.Model.Layers = 2, 1, max(1, cfg.Plan.PP)
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Taps: cfg.Plan.TP > 1, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, Taps: cfg.Plan.TP > 1, KeepGoing: true}
 	train := func(c spec.Config) *trace.History {
 		out, err := launch.Local(t.Context(), c, data.Default(), launch.Parts{Backend: good})
 		if err != nil {

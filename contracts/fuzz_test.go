@@ -25,7 +25,7 @@ func small(f *testing.F) [2][]byte {
 		f.Fatal(err)
 	}
 	c.Model.Layers, c.Model.SeqLen, c.Sequences, c.Steps = 1, 2, 8, 1
-	c.Plan, c.Evidence = plan.Plan{DP: 2}, spec.Evidence{Digests: true}
+	c.Plan, c.Recording = plan.Plan{DP: 2}, spec.Recording{Digests: true}
 	out, err := launch.Local(f.Context(), c, data.Default(), launch.Parts{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {
 		f.Fatal(err)

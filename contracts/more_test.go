@@ -49,7 +49,7 @@ func (r run) saves(t *testing.T, dir string) string {
 	t.Helper()
 	cfg := on(t, "nano", r.plan, false)
 	cfg.Model.SeqLen, cfg.Steps, cfg.Seed = 3, 1, r.seed
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: r.backend})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func resumes(t *testing.T, before, after string, start bool, backend func(int) (
 	root := t.TempDir()
 	cfg := on(t, "nano", before, false)
 	cfg.Model.SeqLen, cfg.Steps = 3, 2
-	cfg.Evidence = spec.Evidence{KeepGoing: true}
+	cfg.Recording = spec.Recording{KeepGoing: true}
 	stored := launch.Parts{Backend: good}
 	stored.Checkpoints = train.Checkpoints{Dir: filepath.Join(root, "state")}
 	if _, err := launch.Local(t.Context(), cfg, data.Default(), stored); err != nil {
@@ -35,7 +35,7 @@ func resumes(t *testing.T, before, after string, start bool, backend func(int) (
 	defer c.Close()
 	next := on(t, "nano", after, false)
 	cfg.Plan, cfg.Steps = next.Plan, 4
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Start: start, Taps: cfg.Plan.TP > 1, Capture: !cfg.Plan.Exact(cfg.Model)}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Start: start, Taps: cfg.Plan.TP > 1, Capture: !cfg.Plan.Exact(cfg.Model)}
 	parts := launch.Parts{Backend: backend}
 	parts.Checkpoints.Resume = c
 	out, err := launch.Local(t.Context(), cfg, data.Default(), parts)
@@ -94,7 +94,7 @@ func TestOneClauseSpeaksOfNaN(t *testing.T) {
 	for _, plan := range []string{"dp=2", "dp=2,zero=3", "dp=2,tp=2,pp=2", "tp=2", "pp=2", "dp=1"} {
 		cfg := on(t, "nano", plan, false)
 		cfg.Model.SeqLen, cfg.Steps, cfg.Optimizer.LR, cfg.Optimizer.Clip, cfg.Optimizer.Warmup = 3, 4, 1e6, 0, 0
-		cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
+		cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
 		out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestSharedMemoryIsSeenUnderEveryPlan(t *testing.T) {
 	for _, plan := range []string{"dp=2", "dp=2,zero=1", "dp=2,zero=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"} {
 		cfg := on(t, "nano", plan, false)
 		cfg.Model.SeqLen, cfg.Steps = 3, 1
-		cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
+		cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Taps: cfg.Plan.TP > 1}
 		out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Backend: good})
 		if err != nil {
 			t.Fatal(err)

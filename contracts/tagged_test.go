@@ -16,7 +16,7 @@ import (
 func TestNamesHideNothing(t *testing.T) {
 	cfg := on(t, "nano", "dp=2", false)
 	cfg.Steps, cfg.Seed = 2, 77
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true}
 	parts := launch.Parts{Backend: good}
 	fault.OnUpdate(func(u *fault.Update) {
 		u.Step.LR *= 1.01

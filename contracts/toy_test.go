@@ -93,7 +93,7 @@ func (t *toy) contract() *suite.Suite {
 		return out
 	}
 	clause := func(n int, says string, role contract.Role) *contract.Clause {
-		return &contract.Clause{ID: fmt.Sprintf("C-TOY-001.%d", n), Says: says, Class: contract.Exact, Evidence: "scalars", Check: check(role)}
+		return &contract.Clause{ID: fmt.Sprintf("C-TOY-001.%d", n), Says: says, Class: contract.Exact, Reads: "scalars", Check: check(role)}
 	}
 	return &suite.Suite{Contract: &contract.Contract{
 		ID: "C-TOY-001", Title: "toys agree", Statement: "Toys agree.", Doc: "For tests.",

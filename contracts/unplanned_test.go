@@ -18,7 +18,7 @@ func recordedOf(t *testing.T, config, plan string, change func(*spec.Config)) *t
 	t.Helper()
 	cfg := on(t, config, plan, false)
 	cfg.Model.SeqLen, cfg.Steps = 2, 2
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Taps: cfg.Plan.TP > 1, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, Taps: cfg.Plan.TP > 1, KeepGoing: true}
 	if change != nil {
 		change(&cfg)
 	}
@@ -57,10 +57,10 @@ func TestRightRunsAreThoseOfTheirPlans(t *testing.T) {
 	}
 	for name, change := range map[string]func(*spec.Config){
 		"sgd":       func(c *spec.Config) { c.Optimizer.Name = "sgd" },
-		"captured":  func(c *spec.Config) { c.Evidence.Capture = true },
+		"captured":  func(c *spec.Config) { c.Recording.Capture = true },
 		"few":       func(c *spec.Config) { c.Sequences = 3 },
 		"tied":      func(c *spec.Config) { c.Model.Tied = true },
-		"no digest": func(c *spec.Config) { c.Evidence = spec.Evidence{} },
+		"no digest": func(c *spec.Config) { c.Recording = spec.Recording{} },
 	} {
 		for _, p := range []string{"dp=2", "dp=2,zero=3", "dp=2,pp=2,zero=1", "tp=2,vocab=parallel"} {
 			if why := unplanned(t, recordedOf(t, "nano", p, change)); why != "" {

@@ -69,7 +69,7 @@ func (v *validator) clauses() {
 			v.fault("clause %q: the ID must be %s", cl.ID, want)
 		}
 		v.need(cl.ID, "sentence", cl.Says)
-		v.need(cl.ID, "evidence", cl.Evidence)
+		v.need(cl.ID, "evidence", cl.Reads)
 		switch cl.Class {
 		case contract.Exact, contract.Integer:
 		case contract.Bound:

@@ -76,7 +76,7 @@ func Variants() ([]Variant, error) {
 			descend(&cfg)
 		}
 		cfg.Steps = FingerprintSteps
-		cfg.Evidence = spec.Evidence{Digests: true, KeepGoing: true}
+		cfg.Recording = spec.Recording{Digests: true, KeepGoing: true}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func descend(c *spec.Config) {
 // Task is what a configuration trains, without how: plan, backend, evidence and
 // the number of steps change no fingerprint.
 func Task(c spec.Config) spec.Config {
-	c.Plan, c.Backend, c.Evidence, c.Steps = plan.Plan{DP: 1}, "", spec.Evidence{}, FingerprintSteps
+	c.Plan, c.Backend, c.Recording, c.Steps = plan.Plan{DP: 1}, "", spec.Recording{}, FingerprintSteps
 	c.Text, c.TextHash = "", ""
 	return c
 }

@@ -204,7 +204,7 @@ func TestComparable(t *testing.T) {
 	other := g.Spec
 	other.Optimizer.LR *= 2
 	how := g.Spec
-	how.Plan.DP, how.Backend, how.Steps, how.Evidence.Workers = 4, "cpu", 2, true
+	how.Plan.DP, how.Backend, how.Steps, how.Recording.Workers = 4, "cpu", 2, true
 	for _, c := range []struct {
 		name       string
 		task       spec.Config

@@ -25,7 +25,7 @@ func Large() ([]Variant, error) {
 		}
 		cfg.Steps, cfg.Sequences = v.steps, v.sequences
 		cfg.Optimizer = optim.Config{Name: "adamw", Clip: v.clip, Warmup: 1, Horizon: FingerprintSteps}
-		cfg.Evidence = spec.Evidence{Digests: true, KeepGoing: true}
+		cfg.Recording = spec.Recording{Digests: true, KeepGoing: true}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}

@@ -77,7 +77,7 @@ func verification(o options, b *cpu.Backend, w io.Writer) error {
 			return err
 		}
 		verified := plain
-		verified.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+		verified.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 		if _, err := compare(o, b, w, name, verified, plain); err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func Start(c spec.Config, b kernels.Backend) (*Training, error) {
 		case <-ctx.Done():
 		}
 	}
-	if c.Evidence == (spec.Evidence{}) {
+	if c.Recording == (spec.Recording{}) {
 		parts.Keep = func(trace.Event) bool { return false }
 	}
 	go func() {

@@ -27,12 +27,12 @@ func (o *options) configure(ctx context.Context, flags *pflag.FlagSet) (spec.Con
 		return spec.Config{}, data.Text{}, err
 	}
 	c.Text, c.TextHash = text.Name, text.Hash()
-	c.Evidence.Digests = o.fingerprint
+	c.Recording.Digests = o.fingerprint
 	if err := c.Validate(); err != nil {
 		return fail(err)
 	}
 	if o.history != "" {
-		c.Evidence, o.left = evidence(c, o.resume != "")
+		c.Recording, o.left = evidence(c, o.resume != "")
 	}
 	_, err = c.Set(text)
 	return c, text, cli.AsUsage(err)

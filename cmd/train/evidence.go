@@ -17,8 +17,8 @@ const (
 
 // evidence is what a validated run must record for verify --history to judge
 // it, one that is resumed also from where, and a sentence for everything that is too much to be recorded.
-func evidence(c spec.Config, resumed bool) (e spec.Evidence, left []string) {
-	e = spec.Evidence{Digests: true, Workers: true}
+func evidence(c spec.Config, resumed bool) (e spec.Recording, left []string) {
+	e = spec.Recording{Digests: true, Workers: true}
 	size := float64(c.Model.Params()) * float64(c.Steps) * float64(c.Plan.World())
 	leave := func(what, contract string, limit float64) {
 		left = append(left, fmt.Sprintf("%s are not recorded: parameters x steps x ranks are %.3g, at most %.3g fit; %s will be inconclusive",

@@ -43,7 +43,7 @@ func explain(ctx context.Context, w io.Writer, id string) (int, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n\n%s\n\n%s\n\nClauses\n", c.ID, c.Title, c.Statement, strings.TrimSpace(c.Doc))
 	for _, cl := range c.Clauses {
-		fmt.Fprintf(&b, "\n  %s  (%s)  %s\n    evidence: %s\n", cl.ID, cl.Class, cl.Says, cl.Evidence)
+		fmt.Fprintf(&b, "\n  %s  (%s)  %s\n    evidence: %s\n", cl.ID, cl.Class, cl.Says, cl.Reads)
 		if cl.Derivation != "" {
 			fmt.Fprintf(&b, "    bound: %s\n", cl.Derivation)
 		}

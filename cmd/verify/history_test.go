@@ -26,7 +26,7 @@ func record(t *testing.T, dir, plans string, text data.Text) {
 	if c.Plan, err = plan.Parse(plans); err != nil {
 		t.Fatal(err)
 	}
-	c.Steps, c.Evidence = 1, spec.Evidence{Digests: true, Workers: true}
+	c.Steps, c.Recording = 1, spec.Recording{Digests: true, Workers: true}
 	open, err := cli.OpenBackend("ref")
 	if err != nil {
 		t.Fatal(err)

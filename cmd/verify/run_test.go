@@ -154,7 +154,7 @@ func TestExplainSaysAllThatAContractKnows(t *testing.T) {
 		}
 		want := []string{c.Title, c.Statement, strings.TrimSpace(c.Doc), "verify --contract " + c.ID + " --self-test"}
 		for _, cl := range c.Clauses {
-			want = append(want, cl.ID, cl.Evidence, cl.Derivation)
+			want = append(want, cl.ID, cl.Reads, cl.Derivation)
 		}
 		for _, m := range c.Mutants {
 			want = append(want, "falsified by "+m.ID)

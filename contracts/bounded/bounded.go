@@ -33,7 +33,7 @@ const derivation = "A gradient is a sum over tokens whose terms have the same bi
 // gradient, and copies of one slice are equal. The pass doubts where the run has
 // no elements or the bounds say nothing.
 func Judge(p *contract.Pass, r *evidence.Run, names func(string) bool) {
-	if !r.Config.Evidence.Capture {
+	if !r.Config.Recording.Capture {
 		p.Doubt("plan %s is judged by a bound, which needs the elements: record the run with evidence.capture", r.Config.Plan)
 		return
 	}

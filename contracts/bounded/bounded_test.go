@@ -32,7 +32,7 @@ func recorded(t *testing.T, r *contracttest.Runner, on string) contract.Evidence
 	if cfg.Plan, err = plan.Parse(on); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences, cfg.Evidence.Capture = 1, 7, 3, true
+	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences, cfg.Recording.Capture = 1, 7, 3, true
 	e, err := r.Evidence(t, suite.Case{Name: on, Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, o)}})
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestJudgeDoubts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Evidence.Capture = false
+	cfg.Recording.Capture = false
 	bare := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event { return events })
 	bare.Histories[contract.Test].Header.Spec = cfg.Recorded()
 	if res := judge(bare, nil); res.Verdict() != contract.Inconclusive || !strings.Contains(strings.Join(res.Doubts, " "), "needs the elements") {

@@ -45,7 +45,7 @@ func keep(t *testing.T) *kept {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Model.Layers, cfg.Steps, cfg.Evidence.Digests, cfg.Seed = 1, 1, true, 1<<53
+	cfg.Model.Layers, cfg.Steps, cfg.Recording.Digests, cfg.Seed = 1, 1, true, 1<<53
 	if cfg.Plan, err = plan.Parse("dp=2"); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // Contract is C-COMM-001.
 func Contract() *contract.Contract {
 	c := func(n, says string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-COMM-001." + n, Says: says, Class: class, Evidence: "drill", Phase: contract.Drilled, Check: check}
+		return &contract.Clause{ID: "C-COMM-001." + n, Says: says, Class: class, Reads: "drill", Phase: contract.Drilled, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-COMM-001",

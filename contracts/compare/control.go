@@ -18,7 +18,7 @@ const captured = 1 << 20
 // worker's bits is recorded with its elements.
 func On(cfg spec.Config, p plan.Plan) spec.Config {
 	cfg.Plan = p
-	cfg.Evidence.Capture = !p.Exact(cfg.Model)
+	cfg.Recording.Capture = !p.Exact(cfg.Model)
 	return cfg
 }
 
@@ -28,11 +28,11 @@ func On(cfg spec.Config, p plan.Plan) spec.Config {
 func Single(cfg spec.Config) spec.Config {
 	workers := cfg.Plan.Workers(cfg.Model)
 	single := plan.Plan{DP: 1}
-	if given := cfg.Plan.MicroBatches * max(1, cfg.Plan.DP); cfg.Evidence.Taps && given > workers {
+	if given := cfg.Plan.MicroBatches * max(1, cfg.Plan.DP); cfg.Recording.Taps && given > workers {
 		single.MicroBatches = given / workers * single.Workers(cfg.Model)
 	}
 	cfg.Plan = single
-	cfg.Evidence.Capture = cfg.Model.Params() <= captured
+	cfg.Recording.Capture = cfg.Model.Params() <= captured
 	return cfg
 }
 
@@ -43,11 +43,11 @@ func Unsplit(cfg spec.Config) spec.Config {
 	if whole.World() == 1 {
 		return Single(cfg)
 	}
-	if cfg.Evidence.Taps {
+	if cfg.Recording.Taps {
 		whole.MicroBatches = cfg.Plan.MicroBatches
 	}
 	cfg.Plan = whole
-	cfg.Evidence.Capture = cfg.Model.Params() <= captured
+	cfg.Recording.Capture = cfg.Model.Params() <= captured
 	return cfg
 }
 

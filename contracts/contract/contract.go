@@ -49,11 +49,11 @@ type Contract struct {
 
 // Clause is one checkable sentence of a contract.
 type Clause struct {
-	ID       string // "C-DDP-001.3"
-	Says     string // the sentence
-	Class    Class
-	Evidence string // which events it reads
-	Phase    Phase  // when in a step that happens which it is about, of findings that name no phase
+	ID    string // "C-DDP-001.3"
+	Says  string // the sentence
+	Class Class
+	Reads string // which events it reads
+	Phase Phase  // when in a step that happens which it is about, of findings that name no phase
 	// Derivation says how the bound of a Bound clause, or of an Exact one on a plan
 	// where exactness is not on offer, is derived; empty where there is none.
 	Derivation string
@@ -67,7 +67,7 @@ type Clause struct {
 // class and check.
 func Numbered(contractID string) func(n, says, reads string, class Class, check func(*Pass)) *Clause {
 	return func(n, says, reads string, class Class, check func(*Pass)) *Clause {
-		return &Clause{ID: contractID + "." + n, Says: says, Class: class, Evidence: reads, Check: check}
+		return &Clause{ID: contractID + "." + n, Says: says, Class: class, Reads: reads, Check: check}
 	}
 }
 

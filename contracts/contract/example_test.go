@@ -12,7 +12,7 @@ import (
 // finite is a contract of one clause: no rank's loss is an infinity or NaN.
 func finite() *contract.Contract {
 	return &contract.Contract{ID: "C-FINITE-001", Title: "Losses are finite", Clauses: []*contract.Clause{{
-		ID: "C-FINITE-001.1", Says: "Every step's loss is a finite number, on every rank.", Class: contract.Exact, Evidence: "losses",
+		ID: "C-FINITE-001.1", Says: "Every step's loss is a finite number, on every rank.", Class: contract.Exact, Reads: "losses",
 		Check: func(p *contract.Pass) {
 			h, ok := p.History(contract.Test)
 			if !ok {

@@ -7,7 +7,7 @@ import "github.com/lockstep-ml/lockstep/contracts/contract"
 // Contract is C-DATA-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-DATA-001." + n, Says: says, Class: contract.Integer, Evidence: reads, Phase: contract.Data, Check: check}
+		return &contract.Clause{ID: "C-DATA-001." + n, Says: says, Class: contract.Integer, Reads: reads, Phase: contract.Data, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-DATA-001",

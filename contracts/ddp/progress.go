@@ -27,7 +27,7 @@ func progressed(p *contract.Pass, c *compare.Comparison) {
 	// The control's own steps are judged by the oracle, and so are those of a
 	// plan that does not promise the control's bits.
 	for _, r := range []*evidence.Run{c.Control, c.Test} {
-		if !r.Config.Evidence.Capture || r == c.Test && r.Exact() {
+		if !r.Config.Recording.Capture || r == c.Test && r.Exact() {
 			continue
 		}
 		replicas := bounded.Replicas(r)

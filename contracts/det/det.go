@@ -12,7 +12,7 @@ import (
 // Contract is C-DET-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-DET-001." + n, Says: says, Class: contract.Exact, Evidence: reads, Check: check}
+		return &contract.Clause{ID: "C-DET-001." + n, Says: says, Class: contract.Exact, Reads: reads, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-DET-001",

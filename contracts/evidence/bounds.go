@@ -58,7 +58,7 @@ func (r *Run) Torn() string {
 	switch {
 	case len(said) > 0 && len(silent) > 0:
 		return fmt.Sprintf("rank %d goes on from a checkpoint at step %d after %d optimizer steps, rank %d from none", said[0], first.Step, first.Count, silent[0])
-	case len(said) == 0 && r.Config.Evidence.Start:
+	case len(said) == 0 && r.Config.Recording.Start:
 		return "evidence.start is for a run that goes on from a checkpoint, and no rank says at which step"
 	}
 	return ""

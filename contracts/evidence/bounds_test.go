@@ -36,7 +36,7 @@ func TestWhereARunBeginsAndEnds(t *testing.T) {
 	} {
 		r := spread(t, "dp=2")
 		cfg := r.Config
-		cfg.Evidence.Start = x.start
+		cfg.Recording.Start = x.start
 		r.Header.Spec = cfg.Recorded()
 		for rank, events := range x.ranks {
 			for i := range events {

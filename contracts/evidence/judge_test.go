@@ -114,11 +114,11 @@ func TestWorkingAndGraded(t *testing.T) {
 				busy++
 			}
 		}
-		r.Config.Evidence.Workers = true
+		r.Config.Recording.Workers = true
 		if r.Working() != busy || r.Graded() != busy {
 			t.Errorf("%d sequences: %d working, %d graded, want %d", sequences, r.Working(), r.Graded(), busy)
 		}
-		r.Config.Evidence.Workers = false
+		r.Config.Recording.Workers = false
 		if r.Graded() != 0 {
 			t.Errorf("%d sequences: %d graded of none recorded", sequences, r.Graded())
 		}

@@ -177,7 +177,7 @@ func (r *Run) Busy(worker int) bool { return worker < r.Working() }
 // Graded is the number of logical workers whose own gradients the run records:
 // all that have sequences, or none.
 func (r *Run) Graded() int {
-	if !r.Config.Evidence.Workers {
+	if !r.Config.Recording.Workers {
 		return 0
 	}
 	return r.Working()

@@ -71,7 +71,7 @@ func small(on string) (spec.Config, error) {
 	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences, cfg.Steps = 2, 9, 5, 2
 	cfg.Model.QKVBias, cfg.Model.LinearBias = true, true
 	cfg.Blank = slices.DeleteFunc(slices.Clone(cfg.Blank), func(i int) bool { return i >= cfg.Sequences })
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: strings.HasPrefix(on, "tp=")}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Taps: strings.HasPrefix(on, "tp=")}
 	cfg.Plan, err = plan.Parse(on)
 	return cfg, err
 }

@@ -10,7 +10,7 @@ import (
 // Contract is C-MODEL-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, class contract.Class, phase contract.Phase, derivation string, check func(*subject)) *contract.Clause {
-		return &contract.Clause{ID: "C-MODEL-001." + n, Says: says, Class: class, Evidence: reads, Phase: phase, Derivation: derivation, Check: with(check)}
+		return &contract.Clause{ID: "C-MODEL-001." + n, Says: says, Class: class, Reads: reads, Phase: phase, Derivation: derivation, Check: with(check)}
 	}
 	return &contract.Contract{
 		ID:        "C-MODEL-001",

@@ -136,7 +136,7 @@ func preset(t testing.TB, name string, change func(*spec.Config)) spec.Config {
 		t.Fatal(err)
 	}
 	c.Steps = 1
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
+	c.Recording = spec.Recording{Digests: true, Capture: true}
 	if change != nil {
 		change(&c)
 	}

@@ -10,7 +10,7 @@ const id = "C-KERN-001"
 // Contract is C-KERN-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: id + "." + n, Says: says, Class: contract.Exact, Evidence: reads, Phase: contract.Drilled, Check: check}
+		return &contract.Clause{ID: id + "." + n, Says: says, Class: contract.Exact, Reads: reads, Phase: contract.Drilled, Check: check}
 	}
 	const results = "kernel; golden/kernels.txt"
 	return &contract.Contract{

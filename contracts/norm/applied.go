@@ -14,7 +14,7 @@ import (
 // learning rate do. It reads the single worker, whose states the other ranks'
 // are (clause 4).
 func applied(p *contract.Pass, test, control *evidence.Run) {
-	if !control.Config.Evidence.Capture {
+	if !control.Config.Recording.Capture {
 		p.Doubt("the control run did not record its elements")
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // Contract is C-NORM-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, phase contract.Phase, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-NORM-001." + n, Says: says, Class: contract.Exact, Evidence: reads, Phase: phase, Check: check}
+		return &contract.Clause{ID: "C-NORM-001." + n, Says: says, Class: contract.Exact, Reads: reads, Phase: phase, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-NORM-001",
@@ -32,8 +32,8 @@ func Contract() *contract.Contract {
 			c("5", "The first producer of a value that is not finite is named: the logical worker and the parameter that a single worker names.",
 				"digest (grad.worker) of the test and the control run", contract.Backward, evidence.WithBoth(contract.Control, named)),
 			{ID: "C-NORM-001.6", Class: contract.Bound, Phase: contract.Update, Check: evidence.WithBoth(contract.Control, applied),
-				Says:     "What every update did is what the recorded coefficient and learning rate do, and that rate is the schedule's.",
-				Evidence: "scalar (lr, coef); elements (grad, weight, moments) of the control run",
+				Says:  "What every update did is what the recorded coefficient and learning rate do, and that rate is the schedule's.",
+				Reads: "scalar (lr, coef); elements (grad, weight, moments) of the control run",
 				Derivation: "the update in float64 (contracts/independent) with the recorded scalars; the bound adds up the roundings of the float32 update, " +
 					"element by element, so that another coefficient, rate, decay or correction lies many bounds away"},
 		},

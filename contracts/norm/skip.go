@@ -93,7 +93,7 @@ func resumed(p *contract.Pass) {
 	if !ok {
 		return
 	}
-	taken, captured := c.Test.Taken, c.Control.Config.Evidence.Capture
+	taken, captured := c.Test.Taken, c.Control.Config.Recording.Capture
 	for step := c.Test.First; step < c.Test.Steps; step++ {
 		c.State(step, nil)
 		steps, known := finite(c.Test, step)
@@ -161,7 +161,7 @@ func named(p *contract.Pass, test, control *evidence.Run) {
 	held, want, got := test.Held(), producers(control), producers(test)
 	for step := test.First; step < test.Steps; step++ {
 		steps, known := finite(control, step)
-		if p.Found(known) && (!steps || test.Config.Evidence.Workers) {
+		if p.Found(known) && (!steps || test.Config.Recording.Workers) {
 			producer(p, test, held, step, want[step], got[step])
 			if !steps && len(want[step]) == 0 {
 				p.At(-1, step).Report(nil, nil, "the reduced gradient is not finite, and no logical worker's gradient shows where that began")

@@ -32,7 +32,7 @@ func config(t *testing.T, name, p string, change func(*spec.Config)) spec.Config
 		t.Fatal(err)
 	}
 	c.Steps, c.Model.Layers = 2, 1
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
+	c.Recording = spec.Recording{Digests: true, Capture: true}
 	if change != nil {
 		change(&c)
 	}

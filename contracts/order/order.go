@@ -11,7 +11,7 @@ import (
 // Contract is C-ORDER-001.
 func Contract() *contract.Contract {
 	c := func(n, says, reads string, class contract.Class, check func(*contract.Pass)) *contract.Clause {
-		return &contract.Clause{ID: "C-ORDER-001." + n, Says: says, Class: class, Evidence: reads, Check: check}
+		return &contract.Clause{ID: "C-ORDER-001." + n, Says: says, Class: class, Reads: reads, Check: check}
 	}
 	return &contract.Contract{
 		ID:        "C-ORDER-001",

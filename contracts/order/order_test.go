@@ -27,7 +27,7 @@ func history(t *testing.T, scheduled bool) *trace.History {
 	if cfg.Plan, err = plan.Parse("dp=2"); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Model.Layers, cfg.Steps, cfg.Evidence.Digests = 1, 1, true
+	cfg.Model.Layers, cfg.Steps, cfg.Recording.Digests = 1, 1, true
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}

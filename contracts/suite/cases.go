@@ -23,7 +23,7 @@ func Preset(name string, o Options, steps int) (spec.Config, error) {
 	}
 	cfg.Steps, cfg.Seed = cmp.Or(o.Steps, steps), cmp.Or(o.Seed, cfg.Seed)
 	cfg.Backend, cfg.Text = cmp.Or(o.Backend, cfg.Backend), cmp.Or(o.Text.Name, cfg.Text)
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 	return cfg, nil
 }
 

@@ -37,7 +37,7 @@ const before = 2
 func (l Later) state(ctx context.Context, env Env, cfg spec.Config) (left func() (*compare.Loaded, error), err error) {
 	env.Parts.Checkpoints = train.Checkpoints{} // those are the run's own
 	short := compare.Single(cfg)
-	short.Steps, short.Evidence = before, spec.Evidence{Digests: true, Capture: true}
+	short.Steps, short.Recording = before, spec.Recording{Digests: true, Capture: true}
 	short.Optimizer.Warmup, short.Optimizer.Horizon = 0, 0
 	h, err := env.Train(ctx, short)
 	if err != nil {

@@ -48,7 +48,7 @@ type match struct {
 func withTaps(check func(*match)) func(*contract.Pass) {
 	return subject.WithPart(func(p *contract.Pass, c *compare.Comparison) {
 		for _, r := range []*evidence.Run{c.Test, c.Control} {
-			if !r.Config.Evidence.Taps {
+			if !r.Config.Recording.Taps {
 				p.Doubt("the %s run has no activations: record it with evidence.taps", r.Config.Plan)
 				return
 			}

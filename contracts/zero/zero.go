@@ -53,7 +53,7 @@ func with(check func(*contract.Pass, *evidence.Run)) func(*contract.Pass) {
 		switch {
 		case r.Config.Plan.Zero == 0:
 			p.Doubt("plan %s of the test run shards nothing", r.Config.Plan)
-		case !r.Config.Evidence.Digests:
+		case !r.Config.Recording.Digests:
 			p.Doubt("the test run was recorded without digests")
 		default:
 			check(p, r)

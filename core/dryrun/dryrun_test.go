@@ -97,7 +97,7 @@ func dry(t *testing.T, c spec.Config) {
 func TestFiguresWithEvidence(t *testing.T) {
 	for _, text := range []string{"", "dp=2", "dp=3,zero=1", "dp=2,zero=2", "dp=4,zero=3,microbatches=2", "tp=2", "pp=2", "dp=4,zero=1,shard=balanced", "dp=4,zero=3,shard=tensors"} {
 		c := config(t, "nano", text)
-		c.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true}
+		c.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true}
 		dry(t, c)
 	}
 }

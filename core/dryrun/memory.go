@@ -69,7 +69,7 @@ func (b *builder) addState(m *Memory, dp int, c *chunk) {
 	m.Weights += elementBytes * int64(h.Weights)
 	m.Gradients += elementBytes * int64(h.Grads) * b.levels()
 	m.Moments += elementBytes * int64(h.Moments) * int64(b.moments)
-	if b.cfg.Evidence.Digests {
+	if b.cfg.Recording.Digests {
 		m.Evidence += elementBytes * int64(h.Moments)
 	}
 	if parallel.WholeGradient(b.cfg.Plan, b.cfg.Model) {

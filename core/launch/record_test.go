@@ -34,7 +34,7 @@ func recorded(t *testing.T, steps int, dir string, parts launch.Parts) (*launch.
 	if cfg.Plan, err = plan.Parse("dp=2"); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Steps, cfg.Evidence.Digests, cfg.Evidence.Workers = steps, true, true
+	cfg.Steps, cfg.Recording.Digests, cfg.Recording.Workers = steps, true, true
 	be, err := cpu.New(cpu.Options{})
 	if err != nil {
 		t.Fatal(err)

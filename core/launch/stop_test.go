@@ -52,7 +52,7 @@ func run(t *testing.T, text string, steps int, c train.Checkpoints) *trace.Histo
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Steps, cfg.Evidence.Digests = steps, true
+	cfg.Steps, cfg.Recording.Digests = steps, true
 	out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{Hooks: train.Hooks{Checkpoints: c},
 		Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})
 	if err != nil {

@@ -21,7 +21,7 @@ func TestIdleWorkersChangeNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Sequences, cfg.Steps, cfg.Evidence.Digests = x.sequences, 2, true
+		cfg.Sequences, cfg.Steps, cfg.Recording.Digests = x.sequences, 2, true
 		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Model.Groups.Data, cfg.Plan.MicroBatches = 1, 6, x.data, 0
 		out, err := launch.Local(t.Context(), cfg, data.Default(), launch.Parts{
 			Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }})

@@ -111,7 +111,7 @@ func (g *gather) record(what string, u int) {
 		})
 		ev.Digest = sum
 	}
-	g.s.Evidence.Record(ev)
+	g.s.Digester.Record(ev)
 }
 
 // start begins to gather unit u unless that is under way or done.

@@ -157,7 +157,7 @@ func (s *sharded) scatter(ctx context.Context, u int) error {
 	if !s.mb.Present {
 		s.be.Fill(g, math.Copysign(0, -1))
 	}
-	s.Evidence.Record(trace.Event{Kind: trace.KindIssue, Step: s.step, Unit: s.layout.Units[u].Name})
+	s.Digester.Record(trace.Event{Kind: trace.KindIssue, Step: s.step, Unit: s.layout.Units[u].Name})
 	for _, i := range s.within[u] {
 		bucket, at := &s.buckets[i], s.at(i)
 		src, dst := g.Range(bucket.Lo-lo, bucket.Hi-lo), s.shards.Acc().Range(at.Lo, at.Hi)

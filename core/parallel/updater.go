@@ -67,7 +67,7 @@ type Setup struct {
 	DP       comm.Communicator // collectives between passes, and within them where they do not overlap
 	Overlap  comm.Communicator // the same ranks, for operations beside the computation
 	Meter    *Meter
-	Evidence *Evidence
+	Digester *Digester
 	Moments  int  // buffers per element
 	Workers  bool // record the digest of each worker's gradient
 	// Poison fills released weights with NaN.
@@ -141,12 +141,12 @@ func (b *base) leaf(u int, grad kernels.Tensor) error {
 	if !b.mb.Present {
 		return nil
 	}
-	b.Evidence.Record(trace.Event{Kind: trace.KindLeaf, Step: b.step, Unit: b.layout.Units[u].Name, Worker: b.mb.Worker})
+	b.Digester.Record(trace.Event{Kind: trace.KindLeaf, Step: b.step, Unit: b.layout.Units[u].Name, Worker: b.mb.Worker})
 	if !b.Workers {
 		return nil
 	}
 	// A worker's gradient exists on one data-parallel rank only: it counts there.
-	ev := *b.Evidence
+	ev := *b.Digester
 	ev.Once, ev.Capture = true, false
 	return ev.Digests(trace.Event{Step: b.step, What: trace.WorkerGrad, Worker: b.mb.Worker}, grad, b.layout.Units[u].Range)
 }

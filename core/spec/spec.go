@@ -29,17 +29,17 @@ type Config struct {
 	Blank []int `json:"blank,omitempty"`
 	// LastStep says what happens to the sequences left over at the end of an
 	// epoch: "drop" (default) or "pad".
-	LastStep data.Policy `json:"last_step"`
-	Text     string      `json:"text"`      // name of the text: "default" or a path
-	TextHash string      `json:"text_hash"` // its SHA-256
-	Seed     uint64      `json:"seed"`
-	Steps    int         `json:"steps"` // 0 is 3
-	Backend  string      `json:"backend"`
-	Evidence Evidence    `json:"evidence"`
+	LastStep  data.Policy `json:"last_step"`
+	Text      string      `json:"text"`      // name of the text: "default" or a path
+	TextHash  string      `json:"text_hash"` // its SHA-256
+	Seed      uint64      `json:"seed"`
+	Steps     int         `json:"steps"` // 0 is 3
+	Backend   string      `json:"backend"`
+	Recording Recording   `json:"evidence"`
 }
 
-// Evidence says how much a run records beyond collectives, phases and scalars.
-type Evidence struct {
+// Recording says how much a run records beyond collectives, phases and scalars.
+type Recording struct {
 	// Digests records digests of weights, moments and gradients after every
 	// step, changed elements, and, at the end, unmoved ones.
 	Digests bool `json:"digests"`

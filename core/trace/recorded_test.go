@@ -33,7 +33,7 @@ func config(t *testing.T, name, p string) spec.Config {
 		t.Fatal(err)
 	}
 	cfg.Model.SeqLen, cfg.Model.Layers, cfg.Steps = 5, 4, 2
-	cfg.Evidence = spec.Evidence{Digests: true, Workers: true, Capture: p == "dp=3", Taps: true, KeepGoing: true}
+	cfg.Recording = spec.Recording{Digests: true, Workers: true, Capture: p == "dp=3", Taps: true, KeepGoing: true}
 	return cfg
 }
 

@@ -19,7 +19,7 @@ import (
 // the first differing element, record it, and, unless the run keeps going, all
 // fail.
 func (r *rank) agree(ctx context.Context, step int) error {
-	if !r.cfg.Evidence.Digests || r.dp.Size() == 1 {
+	if !r.cfg.Recording.Digests || r.dp.Size() == 1 {
 		return nil
 	}
 	ctx = r.labels.On(ctx, comm.Label{Group: names.DP, Tensor: names.Agree, Step: step})
@@ -93,7 +93,7 @@ func (r *rank) descend(ctx context.Context, step int, s held, peer int) error {
 		p.Places(local, func(_ shard.Range, _, _ int, at kernels.Place) { ev.Tensor, ev.Index = p.Name, int64(at.First) })
 	})
 	r.log.Record(ev)
-	if r.cfg.Evidence.KeepGoing {
+	if r.cfg.Recording.KeepGoing {
 		return nil
 	}
 	return fmt.Errorf("replicas differ after step %d: %s of %s, element %d: rank %d has bits %08x, rank %d has %08x",

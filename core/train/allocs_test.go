@@ -54,7 +54,7 @@ func TestAllocationsOfASteadyStep(t *testing.T) {
 	const bar = 24
 	for _, p := range []string{"dp=1", "dp=2", "dp=2,zero=1", "dp=2,zero=2", "dp=2,zero=3", "dp=2,zero=3,microbatches=8", "tp=2", "tp=2,vocab=parallel", "pp=2", "pp=2,dp=2"} {
 		cfg := config(t, "nano", p)
-		cfg.Model.SeqLen, cfg.Evidence.Digests = 5, false
+		cfg.Model.SeqLen, cfg.Recording.Digests = 5, false
 		parts := single()
 		parts.Keep = func(trace.Event) bool { return false }
 		n := perStep(t, cfg, parts)

@@ -26,7 +26,7 @@ func config(t *testing.T, name, p string) spec.Config {
 	if cfg.Plan, err = plan.Parse(p); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Steps, cfg.Evidence.Digests = 2, true
+	cfg.Steps, cfg.Recording.Digests = 2, true
 	if race.Enabled {
 		cfg.Model.SeqLen = 5
 	}

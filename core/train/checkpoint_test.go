@@ -32,7 +32,7 @@ func runPlan(t *testing.T, name, p string, steps int, c train.Checkpoints, chang
 	if race.Enabled {
 		cfg.Model.SeqLen = 5
 	}
-	cfg.Steps, cfg.Evidence.Digests = steps, true
+	cfg.Steps, cfg.Recording.Digests = steps, true
 	if change != nil {
 		change(&cfg)
 	}

@@ -20,7 +20,7 @@ type chunk struct {
 	parallel.Updater
 	r     *rank
 	model *model.Model
-	ev    parallel.Evidence
+	ev    parallel.Digester
 	prev  []kernels.Tensor // weights of the shards before a step, where changes are recorded
 	free  []*model.Acts    // activations of no micro-batch
 	held  map[int]*model.Acts
@@ -43,12 +43,12 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 		return nil, err
 	}
 	c.model.TP, c.model.KV = c.reducer(names.TP, r.mesh.TP), c.reducer(names.KV, r.mesh.KV)
-	c.ev = parallel.Evidence{Recorder: r.log, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Evidence.Capture}
-	if r.cfg.Evidence.Taps {
+	c.ev = parallel.Digester{Recorder: r.log, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Recording.Capture}
+	if r.cfg.Recording.Taps {
 		c.model.Tap = c.tap
 	}
 	c.Updater, err = parallel.New(parallel.Setup{Model: c.model, Plan: r.cfg.Plan, DP: r.dp, Overlap: r.overlap, Meter: &r.meter,
-		Evidence: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Evidence.Workers, Poison: r.cfg.Evidence.Digests, Queue: r.queue, Cut: r.cut()})
+		Digester: &c.ev, Moments: len(r.opt.Moments()), Workers: r.cfg.Recording.Workers, Poison: r.cfg.Recording.Digests, Queue: r.queue, Cut: r.cut()})
 	if err != nil {
 		return nil, err
 	}
@@ -235,20 +235,20 @@ func (c *chunk) keepWeights() error {
 func (c *chunk) recordUpdate(step int) error {
 	weights, replicated := c.Replicated()
 	for i, p := range c.Shards() {
-		c.evidence(replicated).Changed(step, p.W, c.prev[i], p.Range)
+		c.digester(replicated).Changed(step, p.W, c.prev[i], p.Range)
 		if !weights || replicated {
 			continue
 		}
-		if err := c.evidence(replicated).Digests(trace.Event{Step: step, What: trace.Updated}, p.W, p.Range); err != nil {
+		if err := c.digester(replicated).Digests(trace.Event{Step: step, What: trace.Updated}, p.W, p.Range); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// evidence is the recorder for state that data-parallel ranks hold replicated
+// digester is the recorder for state that data-parallel ranks hold replicated
 // or not.
-func (c *chunk) evidence(replicated bool) *parallel.Evidence {
+func (c *chunk) digester(replicated bool) *parallel.Digester {
 	ev := c.ev
 	ev.Once = !replicated || c.r.dp.Rank() == 0
 	return &ev

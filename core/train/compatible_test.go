@@ -19,7 +19,7 @@ func TestCompatible(t *testing.T) {
 		"blank is of no value there and [1,3] here":             func(c *spec.Config) { c.Blank = []int{1, 3} },
 		"seed is 1 there and 18446744073709551615 here":         func(c *spec.Config) { c.Seed = 1<<64 - 1 },
 		"": func(c *spec.Config) {
-			c.Plan, c.Steps, c.Backend, c.Text, c.Evidence = plan.Plan{DP: 4, Zero: 3}, 99, "cpu", "another", spec.Evidence{Digests: true}
+			c.Plan, c.Steps, c.Backend, c.Text, c.Recording = plan.Plan{DP: 4, Zero: 3}, 99, "cpu", "another", spec.Recording{Digests: true}
 		},
 	} {
 		old, err := spec.Preset("nano")

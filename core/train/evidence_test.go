@@ -167,7 +167,7 @@ func TestFingerprintNeedsEvidence(t *testing.T) {
 			t.Errorf("step %d has a fingerprint", step)
 		}
 	}
-	cfg.Evidence.Digests = false
+	cfg.Recording.Digests = false
 	if _, err := spec.FingerprintAt(outcome(t, cfg, plain()).History, 1); err == nil {
 		t.Error("a history without digests has a fingerprint")
 	}

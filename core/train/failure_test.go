@@ -295,9 +295,9 @@ func TestFlippedElementIsFound(t *testing.T) {
 			return flip{o, 1, p.Off + place.index, place.moment}
 		}
 		what := []string{trace.Weight, trace.MomentM, trace.MomentV}[place.moment+1]
-		cfg.Evidence.KeepGoing = i%2 == 1
+		cfg.Recording.KeepGoing = i%2 == 1
 		out, err := run(t, t.Context(), cfg, parts)
-		if cfg.Evidence.KeepGoing {
+		if cfg.Recording.KeepGoing {
 			if err != nil {
 				t.Errorf("a run that keeps going ended: %v", err)
 			}

@@ -210,7 +210,7 @@ func (s *stage) label(ctx context.Context, a schedule.Action) context.Context {
 
 // message records what crosses a boundary: both sides digest what they have.
 func (s *stage) message(a schedule.Action, x kernels.Tensor) {
-	if !s.r.cfg.Evidence.Digests {
+	if !s.r.cfg.Recording.Digests {
 		return
 	}
 	ev := trace.Event{Kind: trace.KindMessage, Step: s.r.chunks[0].at.step, Micro: a.Micro, Peer: a.Peer, Op: names.OpRecv, What: trace.Forward,

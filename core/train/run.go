@@ -69,7 +69,7 @@ func (r *rank) run(ctx context.Context, set *data.Set) error {
 			return nil // without the end of the history: the run has not ended
 		}
 	}
-	if r.cfg.Evidence.Digests {
+	if r.cfg.Recording.Digests {
 		if err := r.recordUnmoved(); err != nil {
 			return err
 		}
@@ -203,13 +203,13 @@ func (r *rank) update(ctx context.Context, step int) error {
 }
 
 func (r *rank) recordGrads(step int) error {
-	if !r.cfg.Evidence.Digests {
+	if !r.cfg.Recording.Digests {
 		return nil
 	}
 	for _, c := range r.chunks {
 		_, moments := c.Replicated() // the reduced gradient is replicated where the moments are
 		for _, p := range c.Shards() {
-			if err := c.evidence(moments).Digests(trace.Event{Step: step, What: trace.Grad}, p.G, p.Range); err != nil {
+			if err := c.digester(moments).Digests(trace.Event{Step: step, What: trace.Grad}, p.G, p.Range); err != nil {
 				return err
 			}
 		}
@@ -235,13 +235,13 @@ func (r *rank) norm(ctx context.Context, step int) (float64, error) {
 // them.
 func (r *rank) apply(ctx context.Context, step int, s optim.Step) error {
 	for _, c := range r.chunks {
-		if r.cfg.Evidence.Digests {
+		if r.cfg.Recording.Digests {
 			if err := c.keepWeights(); err != nil {
 				return err
 			}
 		}
 		c.apply(s)
-		if r.cfg.Evidence.Digests {
+		if r.cfg.Recording.Digests {
 			if err := c.recordUpdate(step); err != nil {
 				return err
 			}

@@ -57,13 +57,13 @@ func (h *held) digest(be kernels.Backend, x shard.Range, once bool) kernels.Dige
 
 // recordState records the digests of weights at rest and of moments.
 func (r *rank) recordState(step int) error {
-	if !r.cfg.Evidence.Digests {
+	if !r.cfg.Recording.Digests {
 		return nil
 	}
 	loaded := step >= 0 && step == r.first-1
 	for h := range r.held {
-		ev := h.chunk.evidence(h.replicated)
-		ev.Capture = ev.Capture || loaded && r.cfg.Evidence.Start && ev.Once
+		ev := h.chunk.digester(h.replicated)
+		ev.Capture = ev.Capture || loaded && r.cfg.Recording.Start && ev.Once
 		if err := ev.Digests(trace.Event{Step: step, What: h.what}, h.at, h.Range); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (r *rank) recordUnmoved() error {
 			continue
 		}
 		own := h.Intersect(shard.Range{Hi: h.chunk.model.Layout.Owned})
-		err := h.chunk.evidence(h.replicated).Unmoved(&r.cfg.Model, r.cfg.Seed, r.cfg.Steps-1, h.at.Range(own.Lo-h.Lo, own.Hi-h.Lo), own)
+		err := h.chunk.digester(h.replicated).Unmoved(&r.cfg.Model, r.cfg.Seed, r.cfg.Steps-1, h.at.Range(own.Lo-h.Lo, own.Hi-h.Lo), own)
 		if err != nil {
 			return err
 		}

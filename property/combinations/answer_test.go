@@ -64,7 +64,7 @@ func preset(t *testing.T, name string, steps int) spec.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Steps, cfg.Evidence.Digests = steps, true
+	cfg.Steps, cfg.Recording.Digests = steps, true
 	return cfg
 }
 

@@ -66,7 +66,7 @@ func draw(seed int) drawn {
 		if p.Validate(c.Model, c.Sequences) != nil {
 			p.Comm = names.Tree
 		}
-		c.Evidence = spec.Evidence{Digests: true, Workers: true, KeepGoing: true, Taps: d.taps}
+		c.Recording = spec.Recording{Digests: true, Workers: true, KeepGoing: true, Taps: d.taps}
 		d.config = compare.On(c, p)
 		return d
 	}).Example(seed)
@@ -200,7 +200,7 @@ func (d *drawn) promise() {
 	if !p.Exact(m) && !(split && p.SameBits(p.Unsplit(m), m)) {
 		p.DP, p.MicroBatches, p.Zero, p.Shard = 1, 0, 0, ""
 	}
-	d.config.Evidence.Taps = p.TP > 1 // what the split sums of a slice change shows in activations alone
+	d.config.Recording.Taps = p.TP > 1 // what the split sums of a slice change shows in activations alone
 	d.config = compare.On(d.config, *p)
 }
 

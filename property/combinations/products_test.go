@@ -84,7 +84,7 @@ var _ = Describe("A product of data, tensor and pipeline parallelism",
 		It("allocates and sends what its dry run says", func() {
 			gen.Check("dry-run", func(t *rapid.T) {
 				c := gen.Training(t, rapid.IntRange(1, 6))
-				c.Evidence.Digests = false
+				c.Recording.Digests = false
 				text := gen.Text(t, c)
 				c.Plan = gen.Plan(t, c, all())
 				r, err := dryrun.New(c)

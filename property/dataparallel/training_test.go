@@ -25,7 +25,7 @@ const leastVocab = '\n' + 1
 // sequences, fewer than workers or not, some of them blank.
 func drawTraining(t *rapid.T) spec.Config {
 	c := spec.Config{Model: gen.Config(t, leastVocab), Seed: rapid.Uint64().Draw(t, "seed"), Steps: 2}
-	c.Evidence.Digests = true
+	c.Recording.Digests = true
 	c.Sequences = rapid.IntRange(1, 20).Draw(t, "sequences")
 	for i := 1; i < c.Sequences; i++ {
 		if rapid.IntRange(0, 3).Draw(t, "blank") == 3 {

@@ -30,7 +30,7 @@ func Training(t *rapid.T, layers *rapid.Generator[int]) spec.Config {
 	}
 	c.Optimizer = optim.Config{LR: 0.01, Name: rapid.SampledFrom([]string{"adamw", "sgd"}).Draw(t, "optimizer"),
 		Clip: rapid.SampledFrom([]float64{0, 0.5, 100}).Draw(t, "clip")}
-	c.Evidence.Digests = true
+	c.Recording.Digests = true
 	return c
 }
 

@@ -208,7 +208,7 @@ func damagedConfig(o suite.Options) (spec.Config, error) {
 	own := suite.Options{Text: data.Default(), Backend: o.Backend}
 	cfg, err := suite.Preset("nano", own, stored)
 	cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-	cfg.Plan, cfg.Evidence = plan.Plan{DP: 2, Zero: 3}, spec.Evidence{}
+	cfg.Plan, cfg.Recording = plan.Plan{DP: 2, Zero: 3}, spec.Recording{}
 	return cfg, err
 }
 

@@ -34,7 +34,7 @@ func Damaged(ctx context.Context, name string) (*trace.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Steps, cfg.Evidence.Digests = stored, true
+	cfg.Steps, cfg.Recording.Digests = stored, true
 	do := damages()
 	between := func(root string, step int) error {
 		if do[name] == nil {

@@ -11,7 +11,7 @@
 //	                  a line: preset NAME, plan PLAN, steps N, sequences N,
 //	                  a size of the model as in its JSON (layers N, seq_len N),
 //	                  workers N and tensor N (of its Groups), tied, digests
-//	                  (Evidence.Digests), optimizer NAME, and the optimizer's
+//	                  (Recording.Digests), optimizer NAME, and the optimizer's
 //	                  numbers as in its JSON (lr X, horizon N)
 //	drill ROLE world=N [repeats=N]
 //	                  begins the history of a drill of communicators, of level
@@ -214,7 +214,7 @@ func set(cfg *spec.Config, line string) (err error) {
 	case name == "tied" && value == "":
 		m.Tied = true
 	case name == "digests" && value == "":
-		cfg.Evidence.Digests = true
+		cfg.Recording.Digests = true
 	default:
 		err = fmt.Errorf("no such setting")
 	}

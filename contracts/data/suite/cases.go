@@ -106,7 +106,7 @@ func named(config string, _ int) suite.Fixture {
 
 // prepare makes a fixture small and records nothing but what it was given.
 func prepare(o suite.Options, c *spec.Config) {
-	c.Evidence = spec.Evidence{}
+	c.Recording = spec.Recording{}
 	if o.Config != "" {
 		return
 	}

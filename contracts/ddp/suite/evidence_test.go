@@ -343,8 +343,8 @@ func TestOptionsNarrowTheCases(t *testing.T) {
 		if test.Config.Steps != 5 || test.Config.Seed != 9 || control.Config.Seed != 9 {
 			t.Errorf("%s: %d steps, seeds %d and %d", cs.Name, test.Config.Steps, test.Config.Seed, control.Config.Seed)
 		}
-		if exact := test.Config.Plan.Exact(test.Config.Model); test.Config.Evidence.Capture == exact {
-			t.Errorf("%s: captures elements: %v, exact: %v", cs.Name, test.Config.Evidence.Capture, exact)
+		if exact := test.Config.Plan.Exact(test.Config.Model); test.Config.Recording.Capture == exact {
+			t.Errorf("%s: captures elements: %v, exact: %v", cs.Name, test.Config.Recording.Capture, exact)
 		}
 	}
 	if want := []string{"nano dp=2", "nano dp=3", "odd dp=2", "odd dp=3"}; !slices.Equal(names, want) {

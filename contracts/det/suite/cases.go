@@ -180,7 +180,7 @@ func schedules(o suite.Options) []suite.Case {
 			return []suite.Case{suite.Broken("schedules", err)}
 		}
 		cfg.Model.Layers, cfg.Model.SeqLen, cfg.Sequences = 1, 2, 2
-		cfg.Plan, cfg.Optimizer, cfg.Evidence = plan.Plan{DP: 2}, v.Config, spec.Evidence{}
+		cfg.Plan, cfg.Optimizer, cfg.Recording = plan.Plan{DP: 2}, v.Config, spec.Recording{}
 		out = append(out, suite.Case{
 			Name: det.SchedulePrefix + v.Name, Clauses: []string{"C-DET-001.5"},
 			Runs: map[contract.Role]suite.Run{contract.Test: suite.Train(cfg, own)},

@@ -82,6 +82,6 @@ func largest(m model.Config) int64 {
 
 // record records all elements of a run, of as many steps as there is memory for.
 func record(c *spec.Config) {
-	c.Evidence = spec.Evidence{Digests: true, Capture: true}
+	c.Recording = spec.Recording{Digests: true, Capture: true}
 	c.Steps = max(fewest, min(c.Steps, int(maxElements/c.Model.Params())))
 }

@@ -103,7 +103,7 @@ func prepare(o suite.Options, c *spec.Config) {
 // runs are a run and its control, which meet the same infinities.
 func runs(o suite.Options, _ suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
 	control := compare.Single(on[0])
-	control.Evidence.Capture = control.Model.Params() <= captured
+	control.Recording.Capture = control.Model.Params() <= captured
 	return map[contract.Role]suite.Run{contract.Test: planted(on[0], o), contract.Control: planted(control, o)}
 }
 

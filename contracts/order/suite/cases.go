@@ -34,7 +34,7 @@ func fixtures(level int) []suite.Fixture {
 // short makes sequences so short that a run is about who comes first, not about
 // arithmetic.
 func short(c *spec.Config) {
-	c.Model.SeqLen, c.Evidence.Workers = 5, false
+	c.Model.SeqLen, c.Recording.Workers = 5, false
 	c.Sequences = min(c.Sequences, 8)
 }
 

@@ -12,7 +12,7 @@ import (
 // Suite is the contract with its cases and mutants.
 func Suite() *suite.Suite {
 	grid := suite.Grid{Fixtures: fixtures, Named: split, Runs: suite.Beside(compare.Unsplit),
-		Prepare: func(_ suite.Options, c *spec.Config) { c.Evidence.Taps = true }}
+		Prepare: func(_ suite.Options, c *spec.Config) { c.Recording.Taps = true }}
 	return &suite.Suite{Contract: tp.Contract(), Cases: grid.Cases, Mutants: mutants()}
 }
 

@@ -84,6 +84,6 @@ func named(config string, _ int) suite.Fixture {
 // the two need not have the same bits.
 func runs(o suite.Options, f suite.Fixture, on ...spec.Config) map[contract.Role]suite.Run {
 	test := on[0]
-	test.Evidence.Capture = !test.Plan.SameBits(zero.Unsharded(test).Plan, test.Model)
+	test.Recording.Capture = !test.Plan.SameBits(zero.Unsharded(test).Plan, test.Model)
 	return suite.Beside(zero.Unsharded)(o, f, test)
 }

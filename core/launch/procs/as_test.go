@@ -110,7 +110,7 @@ func (o order) config() (spec.Config, error) {
 	if err == nil {
 		cfg.Plan, err = plan.Parse(o.Plan)
 	}
-	cfg.Steps, cfg.Evidence.Digests = o.Steps, true
+	cfg.Steps, cfg.Recording.Digests = o.Steps, true
 	cfg.Model.SeqLen, cfg.Sequences = 4, 8 // what a step computes is not in question here
 	return cfg, err
 }

@@ -30,7 +30,7 @@ func Spec(dp int) (spec.Config, error) {
 		Model: model.Config{Name: "means", Vocab: 3, Hidden: 2, Layers: 2, Heads: 1, KVHeads: 1, HeadDim: 2, Intermediate: 2, SeqLen: 1,
 			Groups: model.Groups{Tensor: 1, Data: 2}},
 		Plan: plan.Plan{DP: dp}, Optimizer: optim.Config{Name: "sgd", LR: 0.1}, Sequences: 5, Steps: 3, Text: "means",
-		Evidence: spec.Evidence{Digests: true, Workers: true},
+		Recording: spec.Recording{Digests: true, Workers: true},
 	}
 	return c, c.Validate()
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// Evidence records what a rank's flat buffers hold, parameter by parameter.
+// Digester records what a rank's flat buffers hold, parameter by parameter.
 // With a nil Recorder it does nothing.
-type Evidence struct {
+type Digester struct {
 	Recorder trace.Recorder
 	Backend  kernels.Backend
 	Layout   *model.Layout
@@ -21,14 +21,14 @@ type Evidence struct {
 }
 
 // Record hands an event to the recorder.
-func (e *Evidence) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
+func (e *Digester) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
 
 // Digests records one digest event per parameter that has elements in r, a
 // range of the rank's flat buffers; at holds the elements of r. Beside the digest
 // stands the sum of squares, by which a factor shows. The event's
 // Step, What and Worker come from proto, Lo and Hi say which elements of the
 // flat buffers it covers.
-func (e *Evidence) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) error {
+func (e *Digester) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) error {
 	if e.Recorder == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func AddDigest(d *kernels.Digest, be kernels.Backend, p *model.Param, local shar
 
 // Changed records, per parameter in r, the elements that differ between now
 // and before, both of which hold the elements of r.
-func (e *Evidence) Changed(step int, now, before kernels.Tensor, r shard.Range) {
+func (e *Digester) Changed(step int, now, before kernels.Tensor, r shard.Range) {
 	if e.Recorder == nil {
 		return
 	}
@@ -84,7 +84,7 @@ func (e *Evidence) Changed(step int, now, before kernels.Tensor, r shard.Range) 
 
 // Unmoved records, per parameter in r, the ranges of elements (of the rank's
 // part of the parameter) whose bits are still the initial ones.
-func (e *Evidence) Unmoved(c *model.Config, seed uint64, step int, at kernels.Tensor, r shard.Range) error {
+func (e *Digester) Unmoved(c *model.Config, seed uint64, step int, at kernels.Tensor, r shard.Range) error {
 	if e.Recorder == nil {
 		return nil
 	}
