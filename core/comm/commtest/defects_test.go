@@ -97,6 +97,27 @@ func moveDefects() []defect {
 				return nil
 			}}
 		}, []string{"results"}},
+		// Sizes are divided by the smallest share (pytorch/pytorch#85234).
+		{"a share without elements breaks it down", func(m *mutant) overrides {
+			return overrides{allGather: func(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
+				if bounds, err := shard.CheckBounds(bounds, dst.Len(), m.Size()); err == nil {
+					least := dst.Len()
+					for i := range m.Size() {
+						least = min(least, bounds[i+1]-bounds[i])
+					}
+					_ = dst.Len() / least
+				}
+				return m.Communicator.AllGather(ctx, dst, src, bounds)
+			}}
+		}, []string{"results"}},
+		{"nothing is reduced where there is nothing, without the others", func(m *mutant) overrides {
+			return overrides{allReduce: func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
+				if m.Rank() == 1 && x.Len() == 0 {
+					return nil
+				}
+				return m.Communicator.AllReduce(ctx, x, op)
+			}}
+		}, []string{"results"}},
 		{"one element too many is written", func(m *mutant) overrides {
 			return overrides{allGather: func(ctx context.Context, dst, src kernels.Tensor, bounds []int) error {
 				err := m.Communicator.AllGather(ctx, dst, src, bounds)
@@ -191,6 +212,12 @@ func groupDefects() []defect {
 // failureDefects hide failures, or invent them.
 func failureDefects() []defect {
 	return []defect{
+		// The elements that lie first in memory are taken (pytorch/pytorch#192920).
+		{"strides are ignored", func(m *mutant) overrides {
+			return overrides{allReduce: func(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
+				return m.Communicator.AllReduce(ctx, kernels.Flat(x.Buf).Range(x.Off, x.Off+x.Len()), op)
+			}}
+		}, []string{"arguments"}},
 		{"errors are swallowed", func(m *mutant) overrides {
 			return overrides{
 				barrier: func(ctx context.Context) error { _ = m.Communicator.Barrier(ctx); return nil },
