@@ -44,9 +44,11 @@ fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames 
 	@for t in $(FUZZ); do echo "fuzz $$t"; \
 	$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; done
 
+# Of agents that launchers start.
+CONTRACTS ?= all
 .PHONY: test-mpi
-test-mpi: build ## judge two contracts in 4 agents that mpirun starts (needs openmpi-bin)
-	mpirun --allow-run-as-root --oversubscribe -n 4 bin/verify --expect-agents 4 --contract C-DDP-001,C-TP-001 --deadline 60s
+test-mpi: build ## judge all contracts in 4 agents that mpirun starts (needs openmpi-bin; CONTRACTS=C-DDP-001,C-TP-001 is short)
+	mpirun --allow-run-as-root --oversubscribe -n 4 bin/verify --expect-agents 4 --contract $(CONTRACTS) --deadline 60s
 
 # The seed of the moments is printed; -args -seed N has them again.
 MOMENTS ?= 100
@@ -54,6 +56,12 @@ MOMENTS ?= 100
 test-kill: ## kill -9 each process of a run at 100 random moments, and break agents in every phase; all others end, nothing stays behind (10 minutes)
 	$(GO) test -count=1 -timeout 1h ./internal/outage -run TestKilledAtRandom -v -moments $(MOMENTS)
 	$(GO) test -count=1 ./core/launch/procs -run 'TestDrills|TestNoOrphans|TestKilledAtAnyMoment'
+
+# It starts munged, slurmctld and two slurmd with ports, a key and directories of their
+# own, tracks processes without cgroups, and stops what it started.
+.PHONY: test-slurm
+test-slurm: ## contracts in steps of a Slurm that it starts, killed and cancelled (needs root, and slurmctld, slurmd, slurm-client and munge)
+	$(GO) test -count=1 -timeout 30m -tags slurm ./internal/outage -run TestSlurm -v -contracts $(CONTRACTS)
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func (s *stage) args(line string) []string {
 // command is one that was started on a stage.
 type command struct {
 	*exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout, stderr buffer
 	begun          time.Time
 	ended          chan struct{} // closed when it has, at
 	at             time.Time
@@ -92,7 +93,13 @@ type command struct {
 // start starts a command of bin with arguments of which DIR is the stage's directory.
 func (s *stage) start(name, line string, environment ...string) *command {
 	s.t.Helper()
-	c := &command{Cmd: exec.Command(filepath.Join(bin, name), s.args(line)...), ended: make(chan struct{})}
+	return s.run(exec.Command(filepath.Join(bin, name), s.args(line)...), environment...)
+}
+
+// run starts any command.
+func (s *stage) run(cmd *exec.Cmd, environment ...string) *command {
+	s.t.Helper()
+	c := &command{Cmd: cmd, ended: make(chan struct{})}
 	c.Env = append(os.Environ(), append([]string{s.mark, "TMPDIR=" + s.tmp()}, environment...)...)
 	c.Stdout, c.Stderr, c.begun = &c.stdout, &c.stderr, time.Now()
 	if err := c.Start(); err != nil {
@@ -117,6 +124,24 @@ func (s *stage) launched(agents int, name, line string) (all []*command) {
 	return all
 }
 
+// buffer may be read while it is written to.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
 // wait waits for the end of a command and reports whether it came in time.
 func (c *command) wait(until time.Time) bool {
 	select {
@@ -127,13 +152,15 @@ func (c *command) wait(until time.Time) bool {
 	}
 }
 
-// said is all that a command that has ended has printed.
+// said is all that a command has printed.
 func (c *command) said() string { return c.stdout.String() + c.stderr.String() }
 
 // process is one of a stage.
 type process struct {
 	pid, parent int
-	agent       int // -1 where it is none that a driver has started
+	agent       int  // -1 where it is none that a driver has started
+	task        int  // of a Slurm step; -1 else
+	works       bool // for the command that was started
 }
 
 // processes lists those that carry the stage's mark and have not ended. One that is
@@ -156,10 +183,14 @@ func (s *stage) processes() (out []process) {
 		if len(fields) < 2 || fields[0] == "Z" {
 			continue
 		}
-		p := process{agent: -1}
+		p := process{agent: -1, task: -1}
 		p.pid, _ = strconv.Atoi(filepath.Base(dir))
 		p.parent, _ = strconv.Atoi(fields[1])
 		for _, v := range variables {
+			if number, ok := strings.CutPrefix(v, "SLURM_PROCID="); ok {
+				p.task, _ = strconv.Atoi(number)
+			}
+			p.works = p.works || strings.HasPrefix(v, "LOCKSTEP_SUPERVISOR=")
 			if seat, ok := strings.CutPrefix(v, "LOCKSTEP_AGENT="); ok {
 				_, number, _ := strings.Cut(seat, `"agent":`)
 				_, _ = fmt.Sscanf(number, "%d", &p.agent)
