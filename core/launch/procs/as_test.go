@@ -55,16 +55,18 @@ func TestMain(m *testing.M) {
 }
 
 func serve(seat Server, as string) int {
-	identity := "a program"
+	identity, do := "a program", Work(work)
 	switch as {
 	case mute:
 		time.Sleep(time.Minute)
 	case early:
 		return 7
+	case soaks:
+		do = soak{}.work
 	case stranger:
 		identity = "another program"
 	}
-	code, err := seat.Serve(context.Background(), identity, work)
+	code, err := seat.Serve(context.Background(), identity, do)
 	if err != nil {
 		return 4
 	}
