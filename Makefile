@@ -63,6 +63,12 @@ test-kill: ## kill -9 each process of a run at 100 random moments, and break age
 test-slurm: ## contracts in steps of a Slurm that it starts, killed and cancelled (needs root, and slurmctld, slurmd, slurm-client and munge)
 	$(GO) test -count=1 -timeout 30m -tags slurm ./internal/outage -run TestSlurm -v -contracts $(CONTRACTS)
 
+.PHONY: test-soak
+test-soak: build ## 16 processes that reduce 2,000 times, then all contracts in 64 agents, and 64 ranks in as many processes (minutes)
+	$(GO) test -count=1 -timeout 1h ./core/launch/procs -run TestSoak -v -soak-agents 16 -soak-times 1000
+	bin/train --launch procs --plan dp=8,tp=4,pp=2 --steps 3 --fingerprint
+	bin/verify --launch procs --agents 64
+
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Extension ends the name of a rank's history file.
@@ -83,7 +84,9 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // Read reads what Write wrote; name is used in errors, which give the line. A line that
-// repeats an earlier one, of what happens once, is left out: History.Damage says so.
+// repeats an earlier one, of what happens once, is left out: History.Damage says so. So is
+// a last line that ends too soon where no event says that the run has ended: its writer
+// was killed.
 func Read(r io.Reader, name string) (*Log, error) {
 	room := int64(math.MaxInt64)
 	return read(r, name, maxLine, &room)
@@ -119,7 +122,9 @@ func receive(r io.Reader, name string, maxLine int, room *int64, twice *doubled)
 			continue
 		}
 		var e Event
-		if err := lines.parse(line, &e); err != nil {
+		if err := lines.parse(line, &e); errors.Is(err, io.ErrUnexpectedEOF) && twice != nil && !l.ended() && !s.Scan() {
+			break // whoever wrote the file was killed meanwhile: it is cut off
+		} else if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		if err := l.Header.Admits(&e); err != nil {
@@ -145,6 +150,10 @@ func receive(r io.Reader, name string, maxLine int, room *int64, twice *doubled)
 		return nil, fmt.Errorf("%s: empty", name)
 	}
 	return l, nil
+}
+
+func (l *Log) ended() bool {
+	return slices.ContainsFunc(l.events, func(e Event) bool { return e.Kind == KindEnd })
 }
 
 // parse reads a header. The schema comes first: of another one nothing else is

@@ -228,6 +228,34 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// A writer that is killed may leave part of a line behind: what is before it is there.
+func TestReadWhatAKilledWriterLeft(t *testing.T) {
+	event := `{"kind":"scalar","rank":0,"step":3,"what":"loss","value":1}` + "\n"
+	for cut := range len(event) - 1 {
+		l, err := Read(strings.NewReader(header+event+event[:cut]), "f")
+		if err != nil || len(l.events) != 1 || l.damage != "" {
+			t.Fatalf("%d bytes of a line: %v", cut, err)
+		}
+		if _, err := Receive(strings.NewReader(header+event+event[:cut]), "f"); cut > 0 && err == nil {
+			t.Errorf("%d bytes of a line that came from another process are taken", cut)
+		}
+		if _, err := Read(strings.NewReader(header+event+event[:cut]+"\n"+event), "f"); cut > 0 && err == nil {
+			t.Errorf("%d bytes of a line in the middle are taken", cut)
+		}
+	}
+	h, err := Merge([]*Log{must(Read(strings.NewReader(header+event+event[:9]), "f"))})
+	if err != nil || !strings.Contains(h.CutOff(), "rank 0 did not record its end") {
+		t.Errorf("%v, cut off: %q", err, h.CutOff())
+	}
+}
+
+func must(l *Log, err error) *Log {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 func TestReadBoundsLines(t *testing.T) {
 	long := header + `{"kind":"skip","rank":0,"text":"` + strings.Repeat("x", 5000) + `"}` + "\n"
 	if _, err := read(strings.NewReader(long), "f", 4096, unbounded()); err == nil || !strings.Contains(err.Error(), "f: ") {

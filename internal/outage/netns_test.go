@@ -120,7 +120,7 @@ func (n *network) reaches(all []*command, what string) {
 	}
 }
 
-const judged = "--contract C-DDP-001,C-COMM-001.1 --config nano --plan dp=4 --deadline 30s"
+const judged = "--contract C-DDP-001,C-ZERO-001 --config nano --plan dp=4 --plan dp=3,zero=2 --deadline 30s"
 
 // Agents on three hosts judge together, whatever interface comes first: one like that of
 // a container engine leads nowhere, and has the same address everywhere.
@@ -147,7 +147,7 @@ func TestNetnsLoopbackAlone(t *testing.T) {
 	n.wants(n.end([]*command{n.on(1, "verify", judged+" --launch procs --agents 2")}, time.Minute, 0), "\nheld: ")
 	n.wants(n.end(n.all("verify", "127.0.0.1:29500", judged), time.Minute, 0), "\nheld: ")
 	n.in(1, "link set lo down")
-	n.wants(n.end([]*command{n.on(1, "train", "--plan dp=2 --launch procs --deadline 5s")}, 20*time.Second, 4), "127.0.0.1")
+	n.wants(n.end([]*command{n.on(1, "train", "--plan dp=2 --launch procs --deadline 5s")}, 20*time.Second, 4), "agent 0 (process ", "did not come within 5s")
 }
 
 const endless = "--plan dp=3 --steps 100000 --deadline 6s"
