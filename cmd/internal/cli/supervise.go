@@ -28,9 +28,12 @@ const usageOfWork = 64
 // A process cannot say how it ended when it ran out of memory or was killed; its
 // parent can: CannotRun. Where no process can be started the work is done here.
 func Supervise(work func() int) int {
-	switch {
-	case os.Getenv(supervisorVariable) == strconv.Itoa(os.Getppid()):
+	switch parent := os.Getenv(supervisorVariable); {
+	case parent == strconv.Itoa(os.Getppid()):
 		return supervised(work)
+	case parent != "": // it was killed before this process looked: nobody wants the work any more
+		fmt.Fprintf(os.Stderr, "%s: could not run: %s=%s: is not the process that started this one\n", filepath.Base(os.Args[0]), supervisorVariable, parent)
+		return CannotRun
 	case isAgent(): // its driver says how it ended
 		procs.EndWithParent(endNow)
 		return work()

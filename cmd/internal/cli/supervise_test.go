@@ -146,6 +146,17 @@ func TestTheWorkEndsWithItsSupervisor(t *testing.T) {
 	t.Errorf("process %d goes on", work)
 }
 
+// TestWorkWithoutItsSupervisor, which was killed before the work began: it is not done,
+// and no other process does it.
+func TestWorkWithoutItsSupervisor(t *testing.T) {
+	cmd := working("0")
+	cmd.Env = append(cmd.Env, supervisorVariable+"=1")
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != CannotRun || !strings.Contains(string(out), "LOCKSTEP_SUPERVISOR=1: is not the process that started this one") {
+		t.Errorf("exit code %d, %q", code, out)
+	}
+}
+
 // gone reports whether a process has ended, also where nobody asked for how.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
