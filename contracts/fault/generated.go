@@ -103,7 +103,7 @@ func (g *generator) shards() {
 	for _, by := range []int{-1, 1} {
 		name := map[int]string{-1: "early", 1: "late"}[by]
 		cut := func(only int) Fault {
-			return OnSegments(func(rank int, all []parallel.Bucket) []parallel.Bucket {
+			return OnBuckets(func(rank int, all []parallel.Bucket) []parallel.Bucket {
 				out := slices.Clone(all)
 				for i := range out {
 					b := slices.Clone(out[i].Bounds)

@@ -96,8 +96,8 @@ func OnUpdater(rank int, f func(be kernels.Backend, u parallel.Updater) parallel
 	}
 }
 
-// OnSegments changes how ranks cut their state.
-func OnSegments(f func(rank int, buckets []parallel.Bucket) []parallel.Bucket) Fault {
+// OnBuckets changes how ranks cut their state.
+func OnBuckets(f func(rank int, buckets []parallel.Bucket) []parallel.Bucket) Fault {
 	return func(p *launch.Parts) { decorate(&p.Buckets, f) }
 }
 

@@ -93,7 +93,7 @@ func releaseEarly(rank, n int) fault.Fault {
 
 // cut changes how ranks cut their state, bucket by bucket.
 func cut(change func(rank int, s *parallel.Bucket)) fault.Fault {
-	return fault.OnSegments(func(rank int, buckets []parallel.Bucket) []parallel.Bucket {
+	return fault.OnBuckets(func(rank int, buckets []parallel.Bucket) []parallel.Bucket {
 		buckets = slices.Clone(buckets)
 		for i := range buckets {
 			change(rank, &buckets[i])
