@@ -76,8 +76,8 @@ type labelled struct {
 }
 
 func (l *labelled) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	label := comm.Label{Group: l.group, Tensor: l.c.at.unit, Step: l.c.at.step, Hi: int64(x.Len())}
-	return l.Communicator.AllReduce(l.labels.On(ctx, label), x, op)
+	ctx = l.labels.On(ctx, comm.Label{Group: l.group, Tensor: l.c.at.unit, Step: l.c.at.step, Hi: int64(x.Len())})
+	return l.Communicator.AllReduce(ctx, x, op)
 }
 
 // Before implements model.Hooks: it notes where the model is.

@@ -153,9 +153,8 @@ func (r *rank) finish(ctx context.Context, step int, n int64) error {
 	if !last.model.Part().Last {
 		return nil
 	}
-	x := last.Loss()
+	x, v := last.Loss(), [1]float32{}
 	r.be.Scale(x, x, 1/float64(n))
-	var v [1]float32
 	if err := r.be.Read(v[:], x); err != nil {
 		return err
 	}
