@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"sync"
@@ -62,9 +61,10 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	go a.beat(ctx)
+	// The driver waits less for an agent than that for it: it can say whose fault it is.
 	for {
 		var n note
-		if err := a.ch.Receive(wire.MaxNote, forever, &n); err != nil {
+		if err := a.ch.Receive(wire.MaxNote, s.Silence*3/2, &n); err != nil {
 			return 0, &inSeat{fmt.Errorf("agent %d hears nothing of its driver: %w", s.Agent, err)}
 		}
 		if n.Kind == noteEnd {
@@ -73,9 +73,6 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 		a.heard(ctx, &n)
 	}
 }
-
-// forever is how long a driver may be silent: when it ends, the pipe to it does.
-const forever = math.MaxInt64 / 2
 
 // beat tells the driver that this process lives.
 func (a *agent) beat(ctx context.Context) {

@@ -12,6 +12,6 @@
 // Where a launcher has started the processes (mpirun, srun, torchrun), the first of them
 // drives, starts an agent of its own, and the others are agents: see Find.
 //
-// An agent ends when its driver does. When an agent ends, or says nothing for too long,
-// the driver names it and ends all.
+// An agent ends when its driver does, or says nothing for too long. When an agent ends, or
+// says nothing for too long, the driver names it and ends all.
 package procs

@@ -37,7 +37,7 @@ const (
 	noteEnd    = "end"    // to agents: end with this exit code
 	noteMeet   = "meet"   // to the driver: I am at meeting number Step; to agents: all are
 
-	noteBeat     = "beat"     // to the driver: I live
+	noteBeat     = "beat"     // to the driver, and from it: I live
 	noteLog      = "log"      // to the driver, with what a rank recorded
 	noteProgress = "progress" // to the driver: a step is done
 	noteAsk      = "ask"      // to the driver: does the run end after this step?

@@ -200,6 +200,7 @@ func (t *Team) arrive(g *wire.Guest) {
 		return
 	}
 	c.ch = g.Channel
+	go t.beat(c)
 	if t.come++; t.come == t.seat.Agents {
 		close(t.all)
 	}
@@ -209,6 +210,19 @@ func (t *Team) arrive(g *wire.Guest) {
 		close(c.ended)
 	}
 	t.gone(c, why)
+}
+
+// beat tells an agent that the driver lives.
+func (t *Team) beat(c *child) {
+	every := time.NewTicker(t.seat.Silence / 6)
+	defer every.Stop()
+	for c.ch.Send(note{Kind: noteBeat}, t.seat.Silence) == nil {
+		select {
+		case <-every.C:
+		case <-c.ended:
+			return
+		}
+	}
 }
 
 // gone is of an agent that is one no longer. The first ends the team, which does
