@@ -31,7 +31,7 @@ func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck tr
 	if err != nil {
 		return nil, err
 	}
-	opts := procs.Options{Agents: n, Args: o.args, Environment: cli.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "train")}
+	opts := procs.Options{Agents: n, Args: o.args, Environment: o.placed.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "train")}
 	if o.data == "-" {
 		opts.Stdin = text.Bytes
 	}

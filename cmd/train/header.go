@@ -24,6 +24,7 @@ type header struct {
 	Checkpoint string   `json:"checkpoint,omitempty"` // that the run goes on from
 	From       int      `json:"from,omitempty"`       // steps before it
 	Agents     [][]int  `json:"agents,omitempty"`     // the ranks of each, where they are processes
+	Hosts      []string `json:"hosts,omitempty"`      // of the agents, where they listen, if there may be several
 	Notes      []string `json:"notes,omitempty"`
 	started    string   // who has started the agents, if another
 }
@@ -47,6 +48,9 @@ func (h *header) text(w io.Writer) {
 	fmt.Fprintln(w)
 	if h.Agents != nil {
 		fmt.Fprintf(w, "processes%s: %s\n", h.started, procs.Seating(h.Agents))
+	}
+	for _, host := range h.Hosts {
+		fmt.Fprintf(w, "host %s\n", host)
 	}
 	for _, n := range h.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)

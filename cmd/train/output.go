@@ -22,8 +22,8 @@ import (
 
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
-	return []string{"history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
-		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents"}
+	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
+		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents")
 }
 
 // check refuses flags that are wrong by themselves or have no meaning together.
@@ -94,8 +94,9 @@ func (o *options) fresh() error {
 }
 
 // begin prints what is trained, and what may surprise of it.
-func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint) error {
+func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint, hosts ...string) error {
 	h := newHeader(c, backend)
+	h.Hosts = hosts
 	if o.placed.Apart() {
 		h.Agents, h.started = procs.Deal(o.agents(c), h.Ranks), o.placed.Source()
 	}

@@ -194,7 +194,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	}
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()
-	if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
+	if err := o.begin(p, c, first.Name(), ck.Resume, team.Hosts()...); err != nil {
 		return code, err
 	}
 	code, err = o.run(ctx, c, text, p, stdout, stderr, parts, o.apart(team))

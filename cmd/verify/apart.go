@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
@@ -30,13 +31,16 @@ func (o *options) team(ctx context.Context, opts *contracts.Options, stderr io.W
 	if err != nil {
 		return nil, err
 	}
-	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: cli.Share(opts.Agents), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "verify")}
+	start := procs.Options{Agents: opts.Agents, Args: o.args, Environment: o.placed.Share(opts.Agents), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "verify")}
 	if o.data == "-" {
 		start.Stdin = opts.Text.Bytes
 	}
 	team, err := procs.Start(ctx, start)
 	if err != nil {
 		return nil, err
+	}
+	if hosts := team.Hosts(); len(hosts) > 0 {
+		opts.Environment.Transport += "; " + strings.Join(hosts, "; ")
 	}
 	opts.Over = team.Over
 	opts.Away = func(ctx context.Context, a suite.Away) (*trace.History, error) { return away(ctx, team, a) }

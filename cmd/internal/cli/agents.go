@@ -23,6 +23,7 @@ type Placement struct {
 	Agents    int    // of ranks as processes
 	Expect    int    // agents that a launcher has started, of which this process is one
 
+	net    network
 	found  *procs.Found
 	memory int64 // of all agents, where this one has a share; 0 else
 }
@@ -42,7 +43,8 @@ func (p *Placement) Flags(f *pflag.FlagSet, agents string) {
 	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; as processes always tcp")
 	f.StringVar(&p.Launch, "launch", Goroutines, "what ranks are: goroutines of this process, or procs: of processes that this one starts")
 	f.IntVar(&p.Agents, "agents", 0, "with --launch procs: processes, over which the ranks are dealt (default: "+agents+")")
-	f.IntVar(&p.Expect, "expect-agents", 0, "this process is one of so many that mpirun, srun or torchrun has started on this host, and ranks are in all of them")
+	f.IntVar(&p.Expect, "expect-agents", 0, "this process is one of so many that mpirun, srun, torchrun, an indexed Job or somebody has started, and ranks are in all of them")
+	p.net.flags(f)
 }
 
 // Check refuses flags that have no meaning together.
@@ -60,6 +62,11 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 	if flags.Changed("expect-agents") {
 		return p.find(flags)
 	}
+	for _, name := range NetworkFlags() {
+		if flags.Changed(name) {
+			return Usagef("--%s: belongs to --expect-agents", name)
+		}
+	}
 	return nil
 }
 
@@ -76,13 +83,26 @@ func (p *Placement) find(flags *pflag.FlagSet) (err error) {
 	case data.Value.String() == "-":
 		return Usagef("data -: a launcher gives stdin to one process; name a file")
 	}
-	if p.found, err = procs.Find(p.Expect, os.LookupEnv); err != nil {
+	q := procs.Query{Expected: p.Expect, Agent: p.net.agent, Env: os.LookupEnv}
+	if q.Network, err = p.net.network(flags); err == nil {
+		err = p.net.checkLocalRank()
+	}
+	switch {
+	case err != nil:
+	case flags.Changed("agent") && q.Agent < 0:
+		err = fmt.Errorf("agent=%d: must be from 0", q.Agent)
+	case flags.Changed("agent") && q.Network.Rendezvous == "":
+		err = fmt.Errorf("agent=%d: --rendezvous HOST:PORT must say where agent 0 listens", q.Agent)
+	default:
+		p.found, err = procs.Find(q)
+	}
+	if err != nil {
 		return AsUsage(err)
 	}
 	p.Launch, p.Agents = Processes, p.Expect
-	if p.found.Agent > 0 {
-		p.memory = Memory()
-		processors, bytes := share(p.Expect)
+	p.memory = Memory()
+	p.found.Share = func(agents int) {
+		processors, bytes := share(agents)
 		runtime.GOMAXPROCS(processors)
 		if bytes > 0 {
 			debug.SetMemoryLimit(bytes)
@@ -123,6 +143,9 @@ func (p *Placement) Seat(deadline time.Duration) (procs.Server, error) {
 	case err != nil:
 		return nil, AsUsage(err)
 	case seat != nil:
+		if p.found != nil { // its driver is one of those that were found
+			seat.Network, seat.Local, seat.Share = p.found.Network, p.found.Local+1, p.found.Share
+		}
 		return seat, nil
 	case p.found != nil && p.found.Agent > 0:
 		return p.Found(deadline), nil
@@ -141,8 +164,12 @@ func (p *Placement) Child() bool { return isAgent() }
 func (p *Placement) Apart() bool { return p.Launch == Processes }
 
 // Share is what the environment of each of a number of agents says so that together
-// they use the memory and processors that this process may use.
-func Share(agents int) []string {
+// they use the memory and processors that this process may use. Those that something
+// else has started hear how many are on their host when all have come.
+func (p *Placement) Share(agents int) []string {
+	if p.found != nil {
+		return nil
+	}
 	processors, bytes := share(agents)
 	out := []string{fmt.Sprintf("GOMAXPROCS=%d", processors)}
 	if bytes > 0 {

@@ -2,20 +2,28 @@ package wire
 
 import (
 	"crypto/hmac"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 )
 
-// maxGuests bounds the handshakes of strangers in progress.
-const maxGuests = 64
-
 // Guest has proved to be of the run, and waits to be let in.
 type Guest struct {
 	*Channel
 	Hello Hello
 	proof []byte
+}
+
+// Refused is somebody that was not let in.
+type Refused struct {
+	From net.Addr
+	// Hello is what it says it is, which may be nothing.
+	Hello Hello
+	// Ours says that it has proved to be of this run, and yet cannot be let in.
+	Ours bool
+	Err  error
 }
 
 // Welcome lets a guest in.
@@ -30,16 +38,17 @@ func (g *Guest) Welcome() error {
 func (g *Guest) Refuse(why error) { refuse(g.Channel, why) }
 
 func refuse(c *Channel, why error) {
-	_ = c.Send(step{Kind: stepRefused, Text: why.Error()}, time.Second) // it is a stranger
+	other := errors.As(why, new(*elsewhere))
+	_ = c.Send(step{Kind: stepRefused, Text: why.Error(), Other: other}, time.Second) // it is a stranger
 	c.Conn.Close()
 }
 
 // Serve takes connections until the listener is closed. A stranger gets a handshake's
-// time and no more, and there are never more than maxGuests of them. Each guest is
+// time and no more, and there are never more than maxStrangers of them. Each guest is
 // handed to take on a goroutine of its own; refused, unless nil, is told of those
 // that are not.
-func (t *Terms) Serve(ln net.Listener, take func(*Guest), refused func(Hello, error)) {
-	places := make(chan struct{}, maxGuests)
+func (t *Terms) Serve(ln net.Listener, take func(*Guest), refused func(Refused)) {
+	var all strangers
 	for {
 		conn, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -49,20 +58,23 @@ func (t *Terms) Serve(ln net.Listener, take func(*Guest), refused func(Hello, er
 			time.Sleep(10 * time.Millisecond) // out of descriptors, say: they come back
 			continue
 		}
-		places <- struct{}{}
+		gone := all.come(conn)
 		go func() {
 			g, err := t.meet(conn)
-			<-places
-			switch {
-			case err == nil:
+			if err == nil {
+				gone()
 				take(g)
-			case g == nil:
-				conn.Close()
-			default:
-				if refused != nil {
-					refused(g.Hello, err)
-				}
+				return
+			}
+			defer gone()
+			r := Refused{From: conn.RemoteAddr(), Err: err}
+			if g != nil {
+				r.Hello, r.Ours = g.Hello, g.proof != nil && g.Hello.Run == t.Run
 				g.Refuse(err)
+			}
+			conn.Close()
+			if refused != nil {
+				refused(r)
 			}
 		}()
 	}
@@ -71,6 +83,10 @@ func (t *Terms) Serve(ln net.Listener, take func(*Guest), refused func(Hello, er
 // meet is the acceptor's side of a handshake, but for its last word. Who says who it
 // is and is to be refused is given with the error.
 func (t *Terms) meet(conn net.Conn) (*Guest, error) {
+	conn, err := t.secure(conn, tls.Server)
+	if err != nil {
+		return nil, err
+	}
 	ch, own := &Channel{Conn: conn}, nonce()
 	if err := ch.Send(step{Kind: stepChallenge, Nonce: own}, Patience); err != nil {
 		return nil, err
@@ -83,9 +99,12 @@ func (t *Terms) meet(conn net.Conn) (*Guest, error) {
 		return nil, fmt.Errorf("handshake: answered with %q", n.Kind)
 	}
 	g := &Guest{Channel: ch, Hello: *n.Hello}
+	if n.Hello.Version != Version { // its hello may have other fields, so that no proof fits
+		return g, fmt.Errorf("protocol version is %d there and %d here", n.Hello.Version, Version)
+	}
 	if !hmac.Equal(n.MAC, t.prove("dials", own, n.Hello)) {
 		return g, ErrToken
 	}
-	g.proof = t.prove("accepts", n.Nonce, n.Hello)
+	g.proof = append([]byte{}, t.prove("accepts", n.Nonce, n.Hello)...)
 	return g, t.accepts(n.Hello)
 }

@@ -4,11 +4,13 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 )
 
@@ -25,6 +27,10 @@ type Hello struct {
 	From     int    `json:"from"`
 	To       int    `json:"to"`
 	Process  int    `json:"process,omitempty"` // of an agent
+	Host     string `json:"host,omitempty"`    // of an agent
+	Boot     string `json:"boot,omitempty"`    // of an agent: tells hosts of one name apart
+	Local    int    `json:"local,omitempty"`   // of an agent: 1 and its number on its host, where a launcher says it
+	Address  string `json:"address,omitempty"` // of an agent: where it listens, but for the ports
 	Control  bool   `json:"control,omitempty"`
 	Group    uint64 `json:"group,omitempty"` // of a data connection
 	// Addrs are of a control connection: where From listens, by the name of a way to it.
@@ -37,6 +43,8 @@ type Terms struct {
 	Run, Identity string
 	// Token is a secret that all know; without one nobody has to prove it.
 	Token []byte
+	// TLS, where not nil, is of both sides of every connection: see TLS.
+	TLS *tls.Config
 	// Self is one of World.
 	Self, World int
 	// Called is what one of them is called in errors: "rank".
@@ -61,12 +69,13 @@ func (t *Terms) Hello(to int) Hello {
 // accepts says why another one's hello is refused, with both values.
 func (t *Terms) accepts(h *Hello) error {
 	own := t.Hello(h.From)
+	if h.Run != own.Run {
+		return &elsewhere{fmt.Errorf("run is %v there and %v here", h.Run, own.Run)}
+	}
 	for _, x := range []struct {
 		what      string
 		got, want any
 	}{
-		{"protocol version", h.Version, own.Version},
-		{"run", h.Run, own.Run},
 		{"program and configuration", h.Identity, own.Identity},
 		{"byte order", h.Endian, own.Endian},
 		{"world size", h.World, own.World},
@@ -83,7 +92,10 @@ func (t *Terms) accepts(h *Hello) error {
 }
 
 // ErrToken is what a peer with another token is told, and no more.
-var ErrToken = errors.New("the token does not fit")
+var ErrToken error = &elsewhere{errors.New("the token does not fit")}
+
+// elsewhere is why somebody is refused who may be of another run that meets nearby.
+type elsewhere struct{ error }
 
 // prove is the proof of knowing the token for a challenge.
 func (t *Terms) prove(role string, nonce []byte, h *Hello) []byte {
@@ -106,7 +118,8 @@ func (t *Terms) prove(role string, nonce []byte, h *Hello) []byte {
 type step struct {
 	Kind  string `json:"kind"`
 	Hello *Hello `json:"hello,omitempty"`
-	Text  string `json:"text,omitempty"` // of a refusal
+	Text  string `json:"text,omitempty"`  // of a refusal
+	Other bool   `json:"other,omitempty"` // of a refusal: the run is another one
 	Nonce []byte `json:"nonce,omitempty"`
 	MAC   []byte `json:"mac,omitempty"`
 }
@@ -134,12 +147,19 @@ func nonce() []byte {
 	return b
 }
 
-// Greet is the dialer's side of a handshake.
+// Greet is the dialer's side of a handshake. After an error the connection is of no use.
 func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
+	conn, err := t.secure(conn, tls.Client)
+	if err != nil {
+		return nil, err
+	}
 	ch := &Channel{Conn: conn}
 	var first, answer step
 	if err := ch.Receive(maxHello, Patience, &first); err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
+		if errors.Is(err, os.ErrDeadlineExceeded) && t.TLS == nil {
+			err = fmt.Errorf("%w: it says nothing, and may want TLS", err)
+		}
+		return nil, alerted(err)
 	}
 	if first.Kind != stepChallenge || len(first.Nonce) != nonceBytes {
 		return nil, fmt.Errorf("handshake: began with %q of %d bytes", first.Kind, len(first.Nonce))
@@ -152,18 +172,22 @@ func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)
 	case answer.Kind == stepRefused:
-		return nil, &Refusal{answer.Text}
+		return nil, &Refusal{Text: answer.Text, Elsewhere: answer.Other}
 	case answer.Kind != stepWelcome:
 		return nil, fmt.Errorf("handshake: answered with %q", answer.Kind)
 	case !hmac.Equal(answer.MAC, t.prove("accepts", own, &h)):
-		return nil, &Refusal{ErrToken.Error()}
+		return nil, &Refusal{Text: ErrToken.Error(), Elsewhere: true}
 	}
 	return ch, conn.SetDeadline(time.Time{})
 }
 
 // Refusal is a handshake that the other side, or this one, has refused: to try again
 // is of no use.
-type Refusal struct{ Text string }
+type Refusal struct {
+	Text string
+	// Elsewhere says that the other side is of another run: one's own may be nearby.
+	Elsewhere bool
+}
 
 // Error says why.
 func (r *Refusal) Error() string { return "refused: " + r.Text }

@@ -30,7 +30,8 @@ type Server interface {
 type agent struct {
 	*Seat
 	identity string
-	host     string
+	at       place
+	crew     crew
 	ch       *wire.Channel
 	work     Work
 
@@ -41,21 +42,10 @@ type agent struct {
 // Serve does what the driver asks for until that says how to end: the exit code.
 func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int, err error) {
 	a := &agent{Seat: s, identity: identity, work: work, jobs: map[int]*Job{}}
-	if a.host, err = os.Hostname(); err != nil {
-		return 0, err
-	}
-	terms := s.terms(identity, s.Agent)
-	dialer := net.Dialer{Timeout: s.Join}
-	conn, err := dialer.DialContext(ctx, "tcp", s.Driver)
-	if err != nil {
+	if err := a.join(ctx); err != nil {
 		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
 	}
-	defer conn.Close()
-	hello := terms.Hello(s.Agents)
-	hello.Process = os.Getpid()
-	if a.ch, err = terms.Greet(conn, hello); err != nil {
-		return 0, fmt.Errorf("agent %d joins its driver: %w", s.Agent, err)
-	}
+	defer a.ch.Conn.Close()
 	// From here on the driver says when what ends: a signal to all processes of a run, or
 	// a time that all of them count, is the driver's.
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -65,12 +55,46 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 	for {
 		var n note
 		if err := a.ch.Receive(wire.MaxNote, s.Silence*3/2, &n); err != nil {
-			return 0, &inSeat{fmt.Errorf("agent %d hears nothing of its driver: %w", s.Agent, err)}
+			return 0, &inSeat{fmt.Errorf("agent %d (%s) hears nothing of its driver, agent 0's process at %s: %w", s.Agent, a.at, s.Driver, err)}
 		}
-		if n.Kind == noteEnd {
+		switch n.Kind {
+		case noteEnd:
 			return n.Code, nil
+		case noteCrew:
+			a.manned(n.Crew)
+		default:
+			a.heard(ctx, &n)
 		}
-		a.heard(ctx, &n)
+	}
+}
+
+// join connects to the driver.
+func (a *agent) join(ctx context.Context) (err error) {
+	dialer := net.Dialer{Timeout: a.Join}
+	conn, err := dialer.DialContext(ctx, "tcp", a.Driver)
+	if err != nil {
+		return err
+	}
+	terms := a.terms(a.identity, a.Agent)
+	if a.at, err = a.place(conn.LocalAddr()); err == nil {
+		hello := terms.Hello(a.Agents)
+		hello.Process, hello.Host, hello.Boot, hello.Local, hello.Address = os.Getpid(), a.at.host, boot(), a.Local, a.at.where()
+		a.ch, err = terms.Greet(conn, hello)
+	}
+	if err != nil {
+		conn.Close()
+	}
+	return err
+}
+
+// manned notes that all agents have come.
+func (a *agent) manned(c *crew) {
+	if c == nil {
+		return
+	}
+	a.crew = *c
+	if a.Share != nil {
+		a.Share(max(1, c.Here))
 	}
 }
 

@@ -47,7 +47,15 @@ func TestMain(m *testing.M) {
 	case os.Getenv("TEST_LAUNCHED") != "":
 		n, _ := strconv.Atoi(os.Getenv("TEST_AGENT"))
 		of, _ := strconv.Atoi(os.Getenv("TEST_AGENTS"))
-		os.Exit(serve(&Found{Source: "a test", Agent: n, Agents: of, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}, os.Args[1]))
+		f := &Found{Source: "a test", Agent: n, Agents: of, Local: -1, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}
+		if at := os.Getenv("TEST_PLACES"); at != "" {
+			f.Places = strings.Fields(at)
+			f.Network = Network{Token: []byte(os.Getenv("TEST_TOKEN")), Interface: os.Getenv("TEST_INTERFACE"), Host: os.Getenv("TEST_HOST")}
+			if local := os.Getenv("TEST_LOCAL"); local != "" {
+				f.Local, _ = strconv.Atoi(local)
+			}
+		}
+		os.Exit(serve(f, os.Args[1]))
 	case len(os.Args) > 1 && os.Args[1] == driver:
 		drive()
 	}
@@ -164,13 +172,17 @@ func gone(t *testing.T, team *Team) {
 // drive is a driver that waits to be killed.
 func drive() {
 	opts := options(2, ordinary)
+	if len(os.Args) > 2 { // with an agent of another host
+		opts.Deadline = 3 * time.Second
+		opts.Found = &Found{Source: "a test", Agents: 2, Local: -1, Job: os.Getenv("TEST_NAME"), Places: os.Args[2:], Network: Network{Token: []byte(testToken)}}
+	}
 	team, err := Start(context.Background(), opts)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(4)
 	}
 	for _, c := range team.children {
-		fmt.Println(c.cmd.Process.Pid)
+		fmt.Println(c.pid)
 	}
 	time.Sleep(time.Minute)
 }

@@ -21,6 +21,8 @@ import (
 type child struct {
 	agent  int
 	pid    int
+	hello  wire.Hello    // what it said when it came
+	apart  bool          // it may be on another host
 	cmd    *exec.Cmd     // nil where a launcher has started it
 	hold   *os.File      // end of the pipe on which the agent waits for the driver's end
 	ended  chan struct{} // closed when the process, or what a launcher has started, is gone
@@ -65,7 +67,19 @@ func (c *child) String() string {
 	if c.pid == 0 {
 		return fmt.Sprintf("agent %d", c.agent)
 	}
+	if c.apart && c.hello.Host != "" {
+		return fmt.Sprintf("agent %d (process %d on %s)", c.agent, c.pid, c.hello.Host)
+	}
 	return fmt.Sprintf("agent %d (process %d)", c.agent, c.pid)
+}
+
+// lost is that it is.
+func (c *child) lost(why error) *Lost {
+	l := &Lost{Agent: c.agent, Process: c.pid, Why: why}
+	if c.apart {
+		l.Host = c.hello.Host
+	}
+	return l
 }
 
 // fate says how the process ended.

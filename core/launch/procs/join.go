@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/engine"
-	"github.com/lockstep-ml/lockstep/core/comm/tcp"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -21,7 +20,7 @@ import (
 // with the other agents. The driver hears of progress, and says when the run ends.
 func (j *Job) Join(p *launch.Parts) {
 	p.Ranks = func(size int) []int { return Deal(j.a.Agents, size)[j.a.Agent] }
-	p.Origin = trace.Origin{Host: j.a.host, Process: j.a.Agent + 1}
+	p.Origin = trace.Origin{Host: j.a.at.host, Process: j.a.Agent + 1}
 	p.World = j.world
 	p.Progress = func(x train.Progress) { _ = j.a.tell(note{Kind: noteProgress, Task: j.id, Progress: sayProgress(x)}) }
 	if p.Checkpoints.Stop != nil {
@@ -118,7 +117,7 @@ func (j *Job) world(ctx context.Context, size int, backend func(rank int) kernel
 
 // join joins ranks of this process, all or none.
 func (j *Job) join(ctx context.Context, size, number int, mine []int, backend func(rank int) kernels.Backend, o comm.Options) (ends []comm.Communicator, err error) {
-	configs, err := engine.Listen(len(mine), ways)
+	configs, err := engine.Listen(len(mine), j.a.ways)
 	if err != nil {
 		return nil, err
 	}
@@ -135,19 +134,10 @@ func (j *Job) join(ctx context.Context, size, number int, mine []int, backend fu
 	for i := range configs {
 		c := &configs[i]
 		c.Rank, c.Size, c.Coordinator = mine[i], size, addr
-		c.Run, c.Identity, c.Token = fmt.Sprintf("%s, task %d, world %d", j.a.Run, j.id, number), j.a.identity, j.a.Token
-		c.Rendezvous, c.Silence, c.Options = j.a.Join, j.a.Silence, o
+		c.Run, c.Identity, c.Token = fmt.Sprintf("%s, task %d, world %d", j.a.crew.Run, j.id, number), j.a.identity, j.a.Token
+		c.Checksum, c.Rendezvous, c.Silence, c.Options = j.a.crew.Hosts > 1, j.a.Join, j.a.Silence, o
 	}
 	return engine.JoinAll(ctx, configs, backend)
-}
-
-// ways are how a rank is reached.
-func ways() ([]engine.Way, error) {
-	ln, err := loopback()
-	if err != nil {
-		return nil, err
-	}
-	return []engine.Way{tcp.Way(ln)}, nil
 }
 
 // where waits until rank 0 of a world listens, and says where.

@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,14 +57,14 @@ func (f *Found) read() (s Seat, err error) {
 		return s, err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || !ok || int(owner.Uid) != os.Getuid() {
-		return s, fmt.Errorf("%s: must be a file that its user alone, who is this process's, can read", f.place())
+		return s, &notPrivate{fmt.Errorf("%s: must be a file that its user alone, who is this process's, can read", f.place())}
 	}
 	b, err := os.ReadFile(f.place())
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
 	if s.Agents != f.Agents && err == nil {
-		err = fmt.Errorf("%s: is of %d agents, %s", f.place(), s.Agents, f)
+		err = &notPrivate{fmt.Errorf("%s: is of %d agents, %s", f.place(), s.Agents, f)}
 	}
 	s.Agent = f.Agent
 	return s, err
@@ -72,26 +74,93 @@ func (f *Found) read() (s Seat, err error) {
 // has started, and does what that asks for: see Seat.Serve.
 func (f *Found) Serve(ctx context.Context, identity string, work Work) (int, error) {
 	patience := within(f.Deadline, MaxJoin)
-	late := time.Now().Add(patience)
+	late, pause := time.Now().Add(patience), 20*time.Millisecond
 	for {
-		s, err := f.read()
-		if err == nil {
-			var code int
-			if code, err = s.Serve(ctx, identity, work); err == nil || errors.As(err, new(*inSeat)) || errors.As(err, new(*wire.Refusal)) {
-				return code, err
-			}
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return 0, err
+		code, err := f.try(ctx, identity, work)
+		if refused := (*wire.Refusal)(nil); err == nil || errors.As(err, new(*inSeat)) || errors.As(err, new(*notPrivate)) || errors.As(err, &refused) && !refused.Elsewhere {
+			return code, err
 		}
 		if time.Now().After(late) {
-			return 0, fmt.Errorf("%v: did not reach its driver within %v: %w", f, patience, err)
+			return 0, fmt.Errorf("%v: did not reach its driver%s within %v: %w", f, f.whither(), patience, err)
 		}
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond): // the file may be that of a run before
+		case <-time.After(pause): // the file may be that of a run before, and the driver not there
+		}
+		if len(f.Places) > 0 {
+			pause = min(2*pause, time.Second)
 		}
 	}
+}
+
+// try goes once to where the driver may be.
+func (f *Found) try(ctx context.Context, identity string, work Work) (code int, err error) {
+	if len(f.Places) == 0 {
+		s, err := f.read()
+		if err != nil {
+			return 0, err
+		}
+		s.Local, s.Share = f.Local+1, f.Share
+		return s.Serve(ctx, identity, work)
+	}
+	var first error
+	for _, at := range f.Places {
+		s := f.seat(at)
+		s.Agent, s.Local, s.Share = f.Agent, f.Local+1, f.Share
+		code, err = s.Serve(ctx, identity, work)
+		refused := (*wire.Refusal)(nil)
+		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, &refused) && !refused.Elsewhere {
+			return code, err
+		}
+		if first == nil || refused != nil { // who answers has more to say than who is not there
+			first = err
+		}
+	}
+	return 0, first
+}
+
+// seat is one in a team whose driver listens at an address.
+func (f *Found) seat(driver string) Seat {
+	return Seat{Driver: driver, Run: f.run(), Token: f.Network.Token, Agents: f.Agents, Join: within(f.Deadline, MaxJoin), Silence: within(f.Deadline, MaxSilence),
+		Apart: true, Network: f.Network}
+}
+
+// whither says where a process that did not reach its driver has looked.
+func (f *Found) whither() string {
+	if len(f.Places) == 0 {
+		return " by " + f.place() + " (if that is on another host, --rendezvous HOST:PORT says where)"
+	}
+	return " at " + strings.Join(f.Places, ", ")
+}
+
+// open listens where the others go.
+func (f *Found) open(ctx context.Context) (ln net.Listener, err error) {
+	all := locals()
+	for _, at := range f.Places {
+		host, port, err := net.SplitHostPort(at)
+		if err != nil {
+			return nil, err
+		}
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			return nil, err
+		}
+		ip, err := f.Network.here(ctx, host, all)
+		if err != nil {
+			return nil, fmt.Errorf("rendezvous %s: %w", at, err)
+		}
+		ln, err = listen(ip, Ports{number, number})
+		switch {
+		case err == nil:
+			return ln, nil
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			return nil, fmt.Errorf("rendezvous %s: this host has %s: agent 0 must be there, or be told --interface: %w", at, addresses(all), err)
+		case !errors.Is(err, syscall.EADDRINUSE) || at == f.Places[len(f.Places)-1]:
+			return nil, fmt.Errorf("rendezvous %s: %w", at, err)
+		}
+	}
+	return nil, fmt.Errorf("%v: nothing says where to listen", f)
 }
 
 // inSeat is what ends an agent that had come.
@@ -99,3 +168,9 @@ type inSeat struct{ err error }
 
 func (e *inSeat) Error() string { return e.err.Error() }
 func (e *inSeat) Unwrap() error { return e.err }
+
+// notPrivate is what is wrong with the file of a job.
+type notPrivate struct{ err error }
+
+func (e *notPrivate) Error() string { return e.err.Error() }
+func (e *notPrivate) Unwrap() error { return e.err }

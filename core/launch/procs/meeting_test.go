@@ -22,7 +22,7 @@ import (
 // launched is agent n of a job that a launcher has started.
 func launched(t *testing.T, n, agents int) *Found {
 	t.Helper()
-	return &Found{Source: "a test", Agent: n, Agents: agents, Job: t.Name(), Deadline: 5 * time.Second}
+	return &Found{Source: "a test", Agent: n, Agents: agents, Local: -1, Job: t.Name(), Deadline: 5 * time.Second}
 }
 
 // byLauncher starts agents from 1 on as a launcher does, each with its variables.
@@ -162,7 +162,7 @@ func TestMeetingIsPrivate(t *testing.T) {
 	f := launched(t, 1, 2)
 	f.Deadline = 300 * time.Millisecond
 	nobody := func(context.Context, *Job) (*launch.Outcome, error) { return nil, nil }
-	if _, err := f.Serve(t.Context(), "", nobody); err == nil || !strings.Contains(err.Error(), "a test: agent 1 of 2: did not reach its driver within 300ms") {
+	if _, err := f.Serve(t.Context(), "", nobody); err == nil || !strings.Contains(err.Error(), "a test: agent 1 of 2: did not reach its driver by "+f.place()) {
 		t.Errorf("%v", err)
 	}
 	gone, err := f.announce(Seat{Agents: 2})

@@ -26,10 +26,12 @@ type note struct {
 	End      *ended          `json:"end,omitempty"`      // of noteDone
 	Text     string          `json:"text,omitempty"`     // of noteCancel and noteMeet: what is wrong
 	Code     int             `json:"code,omitempty"`     // of noteEnd
+	Crew     *crew           `json:"crew,omitempty"`     // of noteCrew
 }
 
 // Kinds of notes.
 const (
+	noteCrew   = "crew"   // to agents: all have come
 	noteTask   = "task"   // to agents: do this
 	noteCancel = "cancel" // to agents: do it no longer
 	noteOpen   = "open"   // rank 0 of a world listens: to the driver, and from it to all others
@@ -43,6 +45,15 @@ const (
 	noteAsk      = "ask"      // to the driver: does the run end after this step?
 	noteDone     = "done"     // to the driver: a task is done
 )
+
+// crew is what an agent is told of all of them.
+type crew struct {
+	// Run names this run of theirs, and no other.
+	Run string `json:"run"`
+	// Here is how many agents its host has, Hosts how many hosts there are.
+	Here  int `json:"here"`
+	Hosts int `json:"hosts"`
+}
 
 // progress is train.Progress as JSON, in which a loss may be no number.
 type progress struct {

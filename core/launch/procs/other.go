@@ -26,6 +26,9 @@ func (*Team) Run(context.Context, Task) (*launch.Outcome, error) { return nil, e
 // Over gives an error.
 func (*Team) Over() error { return errSystem }
 
+// Hosts gives none.
+func (*Team) Hosts() []string { return nil }
+
 // Close has nothing to end.
 func (*Team) Close(int) {}
 

@@ -21,6 +21,15 @@ type Seat struct {
 	// Join and Silence bound how long others may take to come, and say nothing.
 	Join    time.Duration `json:"join"`
 	Silence time.Duration `json:"silence"`
+	// Apart says that agents may be on several hosts: then they listen where Network
+	// says, and the driver must be heard too.
+	Apart bool `json:"apart,omitempty"`
+
+	Network Network `json:"-"`
+	// Local is its number on its host, from 1, where a launcher says it; 0 else.
+	Local int `json:"-"`
+	// Share, where not nil, is told how many agents there are on this host.
+	Share func(agents int) `json:"-"`
 }
 
 // Taken is the seat of this process; nil where it is no agent.

@@ -74,16 +74,16 @@ func Seating(dealt [][]int) string {
 	var out []string
 	for i, ranks := range dealt {
 		if len(ranks) > 0 {
-			out = append(out, fmt.Sprintf("agent %d has %s", i, list(ranks)))
+			out = append(out, fmt.Sprintf("agent %d has %s", i, list("rank", ranks)))
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
 // list is "rank 3" or "ranks 1, 3".
-func list(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
+func list(what string, numbers []int) string {
+	if len(numbers) == 1 {
+		return fmt.Sprintf("%s %d", what, numbers[0])
 	}
-	return "ranks " + strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+	return what + "s " + strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ", "), "[]")
 }

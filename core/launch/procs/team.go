@@ -22,9 +22,11 @@ type Team struct {
 	seat     Seat // of all, but for the agent's number
 	terms    *wire.Terms
 	ln       net.Listener
+	run      string // names this run, and no other
 	children []*child
 
 	mu       sync.Mutex
+	stranger string // what the last one was refused for
 	come     int
 	all      chan struct{} // closed when all have come
 	runs     map[int]*run
@@ -41,23 +43,38 @@ func Start(ctx context.Context, o Options) (*Team, error) {
 	if o.Agents < 1 {
 		return nil, fmt.Errorf("agents=%d: must be at least 1", o.Agents)
 	}
-	ln, err := loopback()
-	if err != nil {
+	t := &Team{all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}}
+	if err := t.open(ctx, &o); err != nil {
 		return nil, err
 	}
-	token, id := make([]byte, 32), make([]byte, 6)
-	rand.Read(token) // never fails
-	rand.Read(id)
-	t := &Team{ln: ln, all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}}
-	t.seat = Seat{Driver: ln.Addr().String(), Run: fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id)), Token: token, Agents: o.Agents,
-		Join: within(o.Deadline, MaxJoin), Silence: within(o.Deadline, MaxSilence)}
 	t.terms = t.seat.terms(o.Identity, o.Agents)
-	go t.terms.Serve(ln, t.arrive, t.refuse)
+	go t.terms.Serve(t.ln, t.arrive, t.refuse)
 	if err := t.fill(ctx, &o); err != nil {
 		t.kill()
 		return nil, err
 	}
 	return t, nil
+}
+
+// open listens for agents: those of other hosts know where, and a secret; all others
+// are told.
+func (t *Team) open(ctx context.Context, o *Options) (err error) {
+	token, id := make([]byte, 32), make([]byte, 6)
+	rand.Read(token) // never fails
+	rand.Read(id)
+	t.run = fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id))
+	if f := o.Found; f != nil && len(f.Places) > 0 {
+		if t.ln, err = f.open(ctx); err == nil {
+			t.seat = f.seat(t.ln.Addr().String())
+			t.seat.Join, t.seat.Silence = within(o.Deadline, MaxJoin), within(o.Deadline, MaxSilence)
+		}
+		return err
+	}
+	if t.ln, err = loopback(); err != nil {
+		return err
+	}
+	t.seat = Seat{Driver: t.ln.Addr().String(), Run: t.run, Token: token, Agents: o.Agents, Join: within(o.Deadline, MaxJoin), Silence: within(o.Deadline, MaxSilence)}
+	return nil
 }
 
 // loopback listens on a port of the loopback interface that the system chooses.
@@ -74,7 +91,7 @@ func loopback() (net.Listener, error) {
 // terms are what driver and agents must agree on; the driver's number is that of the
 // agents.
 func (s *Seat) terms(identity string, self int) *wire.Terms {
-	return &wire.Terms{Run: s.Run, Identity: identity, Token: s.Token, Self: self, World: s.Agents + 1, Called: "agent"}
+	return &wire.Terms{Run: s.Run, Identity: identity, Token: s.Token, TLS: s.Network.TLS, Self: self, World: s.Agents + 1, Called: "agent"}
 }
 
 // fill starts the agents and waits for them.
@@ -86,7 +103,7 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	if o.Found != nil {
+	if o.Found != nil && !t.seat.Apart {
 		gone, err := o.Found.announce(t.seat)
 		if err != nil {
 			return err
@@ -105,13 +122,14 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	defer late.Stop()
 	select {
 	case <-t.all:
+		t.man()
 		return nil
 	case <-t.broken:
 		return t.Over()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return fmt.Errorf("%s did not come within %v", t.absent(), t.seat.Join)
+		return fmt.Errorf("%s did not come within %v%s", t.absent(), t.seat.Join, t.strange())
 	}
 }
 
@@ -124,6 +142,7 @@ func (t *Team) add(s Seat, o *Options) error {
 		c, err = s.start(o)
 	}
 	if err == nil {
+		c.apart = t.seat.Apart
 		t.children = append(t.children, c)
 	}
 	return err
@@ -152,15 +171,25 @@ func (t *Team) Over() error {
 	return t.lost
 }
 
-// refuse is of a handshake that failed. Who knows the token is an agent, without which
-// there is no team.
-func (t *Team) refuse(h wire.Hello, err error) {
-	if errors.Is(err, wire.ErrToken) {
-		return
-	}
+// refuse is of a handshake that failed. Who is of this run is an agent, without which
+// there is no team; of a stranger is said only what it was refused for, if an agent does
+// not come.
+func (t *Team) refuse(r wire.Refused) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lose(&Lost{Agent: h.From, Process: h.Process, Why: fmt.Errorf("was refused: %w", err)})
+	if !r.Ours {
+		t.stranger = fmt.Sprintf("; last refused: %v: %v", r.From, r.Err)
+		return
+	}
+	c := child{agent: r.Hello.From, pid: r.Hello.Process, hello: r.Hello, apart: t.seat.Apart}
+	t.lose(c.lost(fmt.Errorf("was refused: %w", r.Err)))
+}
+
+// strange is what the last stranger was refused for.
+func (t *Team) strange() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stranger
 }
 
 // lose ends the team, once. The caller holds mu.
@@ -178,13 +207,10 @@ func (t *Team) lose(why *Lost) {
 func (t *Team) arrive(g *wire.Guest) {
 	t.mu.Lock()
 	i := g.Hello.From
-	if i >= len(t.children) || t.children[i].ch != nil || t.released {
-		why := fmt.Errorf("agent %d is not expected", i)
-		if i < len(t.children) && t.children[i].ch != nil {
-			why = fmt.Errorf("%v has come already", t.children[i])
-		}
+	if why := t.unexpected(&g.Hello); why != nil {
 		if t.come < t.seat.Agents { // another one has its number, and so will not come
-			t.lose(&Lost{Agent: i, Process: g.Hello.Process, Why: fmt.Errorf("was refused: %w", why)})
+			c := child{agent: i, pid: g.Hello.Process, hello: g.Hello, apart: t.seat.Apart}
+			t.lose(c.lost(fmt.Errorf("was refused: %w", why)))
 		}
 		t.mu.Unlock()
 		g.Refuse(why)
@@ -199,7 +225,7 @@ func (t *Team) arrive(g *wire.Guest) {
 		g.Conn.Close()
 		return
 	}
-	c.ch = g.Channel
+	c.ch, c.hello = g.Channel, g.Hello
 	go t.beat(c)
 	if t.come++; t.come == t.seat.Agents {
 		close(t.all)
@@ -210,6 +236,57 @@ func (t *Team) arrive(g *wire.Guest) {
 		close(c.ended)
 	}
 	t.gone(c, why)
+}
+
+// unexpected is why an agent cannot be let in. The caller holds mu.
+func (t *Team) unexpected(h *wire.Hello) error {
+	switch i := h.From; {
+	case i < len(t.children) && t.children[i].ch != nil:
+		return fmt.Errorf("%v has come already", t.children[i])
+	case i >= len(t.children) || t.released:
+		return fmt.Errorf("agent %d is not expected", i)
+	}
+	for _, c := range t.children {
+		if c.ch != nil && h.Local > 0 && h.Local == c.hello.Local && onHost(h) == onHost(&c.hello) {
+			return fmt.Errorf("local rank %d of host %s is that of %v too", h.Local-1, h.Host, c)
+		}
+	}
+	return nil
+}
+
+// onHost tells hosts apart.
+func onHost(h *wire.Hello) string { return h.Host + " " + h.Boot }
+
+// man tells all agents that all have come.
+func (t *Team) man() {
+	here := map[string]int{}
+	for _, c := range t.children {
+		here[onHost(&c.hello)]++
+	}
+	for i, c := range t.children {
+		t.send(note{Kind: noteCrew, Crew: &crew{Run: t.run, Here: here[onHost(&c.hello)], Hosts: len(here)}}, []int{i})
+	}
+}
+
+// Hosts says which agents are on which host and where they listen, if they may be on
+// several: "node1: agents 0, 1 at 10.0.0.1 (interface eth0)".
+func (t *Team) Hosts() []string {
+	if !t.seat.Apart {
+		return nil
+	}
+	var names []string
+	agents := map[string][]int{}
+	for i, c := range t.children {
+		name := fmt.Sprintf("%s at %s", c.hello.Host, c.hello.Address)
+		if agents[name] == nil {
+			names = append(names, name)
+		}
+		agents[name] = append(agents[name], i)
+	}
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s: %s", name, list("agent", agents[name]))
+	}
+	return names
 }
 
 // beat tells an agent that the driver lives.
@@ -235,7 +312,7 @@ func (t *Team) gone(c *child, why error) {
 		why = c.last(why)
 	}
 	t.mu.Lock()
-	t.lose(&Lost{Agent: c.agent, Process: c.pid, Why: why})
+	t.lose(c.lost(why))
 	runs := make([]*run, 0, len(t.runs))
 	for _, r := range t.runs {
 		runs = append(runs, r)

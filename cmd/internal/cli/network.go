@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
+)
+
+// The variables that stand for flags which are the same for all runs of a user.
+const (
+	tokenVariable      = "LOCKSTEP_TOKEN"
+	rendezvousVariable = "LOCKSTEP_RENDEZVOUS"
+)
+
+// network is what flags say of agents on several hosts.
+type network struct {
+	agent                        int
+	rendezvous, token, on, ports string
+	localRank                    int // as launchers of old pass it
+}
+
+// NetworkFlags are those that belong to --expect-agents.
+func NetworkFlags() []string {
+	return []string{"agent", "rendezvous", "token-file", "interface", "ports", "local-rank", "local_rank"}
+}
+
+func (n *network) flags(f *pflag.FlagSet) {
+	f.IntVar(&n.agent, "agent", -1, "with --expect-agents: which of them this process is, from 0, where no launcher says it")
+	f.StringVar(&n.rendezvous, "rendezvous", "", "where agent 0 listens and the others go, `HOST:PORT` (default: "+rendezvousVariable+", or what the launcher says)")
+	f.StringVar(&n.token, "token-file", "", "`FILE` with a secret that all agents know, for its user's eyes alone (default: "+tokenVariable+" holds it); off loopback there must be one")
+	f.StringVar(&n.on, "interface", "", "where agents of this host listen: a `NAME`, address or CIDR (default: the address from which the route to agent 0 goes)")
+	f.StringVar(&n.ports, "ports", "", "`RANGE` of ports at which ranks listen, such as 29501-29600 (default: any)")
+	for _, name := range []string{"local-rank", "local_rank"} { // scripts of old launchers pass the one or the other
+		f.IntVar(&n.localRank, name, -1, "what LOCAL_RANK says")
+		must(f.MarkHidden(name))
+	}
+}
+
+// network is what the flags, or the variables in their place, say.
+func (n *network) network(flags *pflag.FlagSet) (w procs.Network, err error) {
+	w = procs.Network{Rendezvous: n.rendezvous, Interface: n.on}
+	if !flags.Changed("rendezvous") {
+		w.Rendezvous = os.Getenv(rendezvousVariable)
+	}
+	if n.ports != "" {
+		if w.Ports, err = procs.ParsePorts(n.ports); err != nil {
+			return w, err
+		}
+	}
+	if w.Token, err = secret(n.token); err != nil {
+		return w, err
+	}
+	return w, nil
+}
+
+// maxToken bounds a token.
+const maxToken = 4 << 10
+
+// secret is the token of a file, or else of the environment.
+func secret(file string) ([]byte, error) {
+	held, ok := os.LookupEnv(tokenVariable)
+	switch {
+	case file == "":
+		return bytes.TrimSpace([]byte(held)), nil
+	case ok:
+		return nil, fmt.Errorf("token-file %s: %s is set too; one of them must go", file, tokenVariable)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("token-file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = private(info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("token-file %s: %w", file, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	if err != nil {
+		return nil, fmt.Errorf("token-file: %w", err)
+	}
+	b = bytes.TrimSpace(b)
+	if len(b) < procs.MinToken || len(b) > maxToken {
+		return nil, fmt.Errorf("token-file %s: holds %d bytes, must hold %d to %d; make one by %s", file, len(b), procs.MinToken, maxToken, procs.NewToken)
+	}
+	return b, nil
+}
+
+// checkLocalRank holds what a launcher of old passes as a flag against the variable,
+// which counts.
+func (n *network) checkLocalRank() error {
+	if says, ok := os.LookupEnv("LOCAL_RANK"); n.localRank >= 0 && ok && says != fmt.Sprint(n.localRank) {
+		return fmt.Errorf("local-rank=%d: LOCAL_RANK=%s says otherwise", n.localRank, says)
+	}
+	return nil
+}
