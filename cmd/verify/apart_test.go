@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,5 +186,41 @@ func TestProcessesKilled(t *testing.T) {
 	}
 	if left := children(t); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
+	}
+}
+
+// Processes that nobody but the command line numbers judge together where they are told
+// to meet, with a secret that is in no report.
+func TestProcessesMeet(t *testing.T) {
+	const secret = "a secret of more than sixteen bytes"
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := ln.Addr().String()
+	ln.Close()
+	args := func(agent string, more ...string) []string {
+		return append([]string{"--expect-agents", "2", "--agent", agent, "--rendezvous", at, "--token-file", token, "--contract", "C-DDP-001", "--case", "nano dp=2", "--deadline", "30s"}, more...)
+	}
+	other := exec.Command(os.Args[0], args("1")...)
+	other.Env = append(os.Environ(), "VERIFY_TEST_AS_COMMAND=1")
+	var said strings.Builder
+	other.Stdout, other.Stderr = &said, &said
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := call(t.Context(), args("0", "--format", "json")...)
+	if err := other.Wait(); err != nil || said.String() != "" {
+		t.Errorf("the other ended with %v and %q", err, said.String())
+	}
+	if code != cli.OK || !strings.Contains(stdout, "2 agents of the command line: rank r is in agent r mod 2; ") || !strings.Contains(stdout, " at 127.0.0.1 (interface lo): agents 0, 1") {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+	if strings.Contains(stdout+stderr, secret) {
+		t.Error("the secret is in the report")
 	}
 }
