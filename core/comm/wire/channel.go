@@ -74,8 +74,33 @@ func (c *Channel) Receive(limit int, patience time.Duration, note any) error {
 
 // Behind reads the n bytes that a note announced, in parts each of which comes within
 // a while.
-func (c *Channel) Behind(n int64, patience time.Duration) io.Reader {
-	return io.LimitReader(&patient{c.Conn, patience}, n)
+func (c *Channel) Behind(n int64, patience time.Duration) *Behind {
+	return &Behind{from: patient{c.Conn, patience}, left: n}
+}
+
+// Behind is what a note announced.
+type Behind struct {
+	from patient
+	left int64
+	// Err is why it ended before all of it had come: whoever reads it may see only that
+	// something is missing.
+	Err error
+}
+
+// Read implements io.Reader.
+func (b *Behind) Read(p []byte) (n int, err error) {
+	if b.left <= 0 {
+		return 0, io.EOF
+	}
+	n, err = b.from.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	if errors.Is(err, io.EOF) && b.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if b.left > 0 {
+		b.Err = err
+	}
+	return n, err
 }
 
 // patient is a connection that takes a while for each part, and not more.

@@ -39,6 +39,28 @@ func TestSendTakesAWhileForEachPart(t *testing.T) {
 	}
 }
 
+// What stands behind a note and is cut off says so, also to who does not look at it.
+func TestBehindIsCutOff(t *testing.T) {
+	a, b := net.Pipe()
+	go func() {
+		_, _ = a.Write([]byte("beh"))
+		a.Close()
+	}()
+	behind := (&wire.Channel{Conn: b}).Behind(6, time.Second)
+	if got, err := io.ReadAll(behind); string(got) != "beh" || !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(behind.Err, io.ErrUnexpectedEOF) {
+		t.Errorf("%q, %v, %v", got, err, behind.Err)
+	}
+	a, b = net.Pipe()
+	go func() {
+		_, _ = a.Write([]byte("behind"))
+		a.Close()
+	}()
+	behind = (&wire.Channel{Conn: b}).Behind(6, time.Second)
+	if got, err := io.ReadAll(behind); string(got) != "behind" || err != nil || behind.Err != nil {
+		t.Errorf("%q, %v, %v", got, err, behind.Err)
+	}
+}
+
 // After a part of a note nothing else is sent: its reader would take it for the rest.
 func TestNothingFollowsAPartOfANote(t *testing.T) {
 	a, b := net.Pipe()

@@ -101,7 +101,7 @@ const lastWords = time.Second
 // than how that did.
 func (c *child) last(why error) error {
 	if c.cmd == nil {
-		if errors.Is(why, io.EOF) || errors.Is(why, syscall.ECONNRESET) {
+		if errors.Is(why, io.EOF) || errors.Is(why, io.ErrUnexpectedEOF) || errors.Is(why, syscall.ECONNRESET) {
 			return errors.New("ended without a word")
 		}
 		return why

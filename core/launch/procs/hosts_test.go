@@ -160,43 +160,47 @@ func TestHostsRefuse(t *testing.T) {
 }
 
 // A driver that is stopped, as one that is cut off, is missed by the agents of other
-// hosts; and so is one that is killed.
+// hosts and of its own; and so is one that is killed.
 func TestHostsMissTheirDriver(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		at := free(t, "127.0.0.1")
-		cmd := exec.Command(Executable(), driver, at)
-		cmd.Env = append(os.Environ(), "TEST_NAME="+t.Name())
-		pipe, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
+	for name, at := range map[string][]string{"apart": {free(t, "127.0.0.1")}, "one host": nil} {
+		for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+			t.Run(name+", "+signal.String(), func(t *testing.T) { missed(t, signal, at) })
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
-		opts := apart(t, 2, at)
-		other := elsewhere(t, opts, 1, ordinary)
-		var pid int
-		if _, err := fmt.Fscanln(pipe, &pid); err != nil {
-			t.Fatal(err)
-		}
-		begun := time.Now()
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- other.Wait() }()
-		select {
-		case <-done:
-		case <-time.After(12 * time.Second):
-			t.Fatalf("%v: the agent goes on", signal)
-		}
-		if code, took := other.ProcessState.ExitCode(), time.Since(begun); code != 4 || took > 10*time.Second {
-			t.Errorf("%v: it ended with %d after %v", signal, code, took)
-		}
+	}
+}
+
+func missed(t *testing.T, signal syscall.Signal, at []string) {
+	cmd := exec.Command(Executable(), append([]string{driver}, at...)...)
+	cmd.Env = append(os.Environ(), "TEST_NAME="+t.Name())
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	other := elsewhere(t, apart(t, 2, at...), 1, ordinary)
+	var pid int
+	if _, err := fmt.Fscanln(pipe, &pid); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- other.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(12 * time.Second):
+		t.Fatal("the agent goes on")
+	}
+	if code, took := other.ProcessState.ExitCode(), time.Since(begun); code != 4 || took > 10*time.Second {
+		t.Errorf("it ended with %d after %v", code, took)
 	}
 }
 

@@ -238,8 +238,12 @@ func (t *Team) heard(c *child, n *note) error {
 	r := t.runs[n.Task]
 	t.mu.Unlock()
 	if n.Kind == noteLog {
-		log, err := trace.Receive(c.ch.Behind(n.Bytes, t.seat.Silence), fmt.Sprintf("what %v recorded", c))
-		if err != nil || r == nil {
+		behind := c.ch.Behind(n.Bytes, t.seat.Silence)
+		log, err := trace.Receive(behind, fmt.Sprintf("what %v recorded", c))
+		switch {
+		case behind.Err != nil: // it is no fault of what was recorded
+			return behind.Err
+		case err != nil || r == nil:
 			return err
 		}
 		return r.recorded(log)
