@@ -109,7 +109,7 @@ func TestFindPlaces(t *testing.T) {
 		{"torchrun over IPv6", strings.Replace(torch, "node1", "fd00::1", 1), -1, Network{}, "[fd00::1]:29500"},
 		{"torchrun without an address", strings.Replace(torch, "MASTER_ADDR=node1", "", 1), -1, Network{}, "MASTER_ADDR and MASTER_PORT must be set"},
 		{"a step", step, -1, Network{Ports: Ports{40000, 40001}}, "n07:40000 n07:40001"},
-		{"a step without nodes", strings.Replace(step, "SLURM_STEP_NODELIST=n[07-08]", "", 1), -1, Network{}, "names none"},
+		{"a step without nodes", strings.Replace(step, "SLURM_STEP_NODELIST=n[07-08]", "", 1), -1, Network{}, "names no node"},
 		{"mpirun", ompi, -1, Network{}, "Open MPI: agent 5 of 8, on several hosts: nothing says where"},
 		{"mpirun, and the user", ompi, -1, Network{Rendezvous: "10.0.0.1:29500"}, "10.0.0.1:29500"},
 		{"the user before torchrun", torch, -1, Network{Rendezvous: "10.0.0.1:29500"}, "10.0.0.1:29500"},

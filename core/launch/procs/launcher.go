@@ -134,7 +134,7 @@ var slurmPorts = Ports{29500, 29999}
 func firstNode(env environment, n *Network) ([]string, error) {
 	host := firstHost(env.text("SLURM_STEP_NODELIST"))
 	if host == "" {
-		return nil, fmt.Errorf("Slurm step, on several nodes: SLURM_STEP_NODELIST=%q names none; give --rendezvous HOST:PORT", env.text("SLURM_STEP_NODELIST"))
+		return nil, fmt.Errorf("SLURM_STEP_NODELIST=%q: names no node of a step on several; give --rendezvous HOST:PORT", env.text("SLURM_STEP_NODELIST"))
 	}
 	in := slurmPorts
 	if n.Ports != (Ports{}) {
