@@ -33,6 +33,13 @@ func (b *Backend[T]) Alloc(n int) (kernels.Buffer, error) {
 	return &buffer[T]{data}, nil
 }
 
+// View is a buffer of memory that the backend has not allocated, does not count and
+// must not free. Only the float32 instance has such.
+func (b *Backend[T]) View(x []float32) (kernels.Buffer, bool) {
+	data, ok := any(x).([]T)
+	return &buffer[T]{data}, ok
+}
+
 // Free ends the use of a buffer: kernels on it panic from now on. Nil and
 // freed buffers are let through.
 func (b *Backend[T]) Free(buf kernels.Buffer) {

@@ -34,6 +34,9 @@ func (Memory) Alloc(n int) (kernels.Buffer, error) {
 // Free has nothing to do.
 func (Memory) Free(kernels.Buffer) {}
 
+// View is a buffer of memory that Alloc has not given.
+func (Memory) View(x []float32) (kernels.Buffer, bool) { return hostBuffer(x), true }
+
 // elements is what a contiguous tensor views.
 func elements(t kernels.Tensor) []float32 {
 	if t.Len() == 0 {

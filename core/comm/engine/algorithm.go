@@ -63,10 +63,11 @@ func (e *end) chunkOf(t kernels.Tensor, c int) kernels.Tensor {
 // own into where the result goes.
 type fold struct {
 	x     *exchange
-	own   kernels.Tensor   // this rank's elements
-	into  kernels.Tensor   // of the result; may be own
-	slots []kernels.Tensor // of each rank's chunks; this rank's is absent
-	wide  int              // elements of a slot
+	own   kernels.Tensor                 // this rank's elements
+	into  kernels.Tensor                 // of the result; may be own
+	slots []kernels.Tensor               // of each rank's chunks; absent are this rank's, and those of lanes that lend
+	lent  map[int]*[slots]kernels.Tensor // what lanes have lent, by rank
+	wide  int                            // elements of a slot
 	op    kernels.Op
 	pairs bool // left fold in rank order, two at a time, instead of the tree
 
@@ -82,17 +83,22 @@ func (x *exchange) newFold(into, own kernels.Tensor, op kernels.Op) (*fold, erro
 	n := len(e.ranks)
 	f := &fold{x: x, own: own, into: into, op: op, wide: min(e.chunk(), own.Len()), wants: n - 1,
 		ready: make([]int, e.chunks(own.Len())), srcs: make([]kernels.Tensor, n)}
-	room, err := e.room((n - 1) * slots * f.wide)
+	f.lent = map[int]*[slots]kernels.Tensor{}
+	for i, l := range x.peers() {
+		if l.link.lends(f.wide) {
+			f.lent[i] = new([slots]kernels.Tensor)
+		}
+	}
+	room, err := e.room((n - 1 - len(f.lent)) * slots * f.wide)
 	if err != nil {
 		return nil, err
 	}
-	for r := range n {
-		if r == e.rank {
-			f.slots = append(f.slots, kernels.Tensor{})
-			continue
+	f.slots = make([]kernels.Tensor, n)
+	for i := range x.peers() {
+		if f.lent[i] == nil {
+			f.slots[i] = room.Range(0, slots*f.wide)
+			room = room.Range(slots*f.wide, room.Len())
 		}
-		f.slots = append(f.slots, room.Range(0, slots*f.wide))
-		room = room.Range(slots*f.wide, room.Len())
 	}
 	for c := range f.ready {
 		if n == 1 { // nobody sends what would set it off
@@ -120,21 +126,36 @@ func (e *end) room(n int) (kernels.Tensor, error) {
 
 // slot is where chunk c of a rank is put.
 func (f *fold) slot(rank, c int) kernels.Tensor {
+	if lent := f.lent[rank]; lent != nil {
+		return lent[c%slots]
+	}
 	lo := c % slots * f.wide
 	return f.slots[rank].Range(lo, lo+f.x.e.chunkOf(f.own, c).Len())
 }
 
 // expect is chunk c of rank's elements.
-func (f *fold) expect(rank, c int, phase uint16) (expecting, error) {
-	body, err := f.x.e.bytes(f.slot(rank, c))
-	w := expecting{kind: piece, phase: phase, index: uint32(c), payload: body, done: func([]byte) {
-		f.x.e.moved += int64(len(body))
-		f.step(c)
-	}}
+func (f *fold) expect(rank, c int, phase uint16) (w expecting, err error) {
+	w = expecting{kind: piece, phase: phase, index: uint32(c)}
+	if lent := f.lent[rank]; lent != nil {
+		w.size = f.x.e.chunkOf(f.own, c).Len()
+		w.lend = func(t kernels.Tensor) {
+			lent[c%slots] = t
+			f.came(c, &w)
+		}
+	} else {
+		w.payload, err = f.x.e.bytes(f.slot(rank, c))
+		w.done = func([]byte) { f.came(c, &w) }
+	}
 	if c >= slots { // the slot is free when the chunk before in it is reduced
 		w.gate, w.need = &f.over, c-slots
 	}
 	return w, err
+}
+
+// came notes a piece of chunk c.
+func (f *fold) came(c int, w *expecting) {
+	f.x.e.moved += int64(w.bytes())
+	f.step(c)
 }
 
 // step counts what chunk c waits for, and reduces what is complete.
@@ -158,6 +179,7 @@ func (f *fold) reduce(c int) {
 		}
 	}
 	dst := []kernels.Tensor{into.As(1, n)}
+	defer f.giveBack()
 	if !f.pairs {
 		e.n.be.Reduce(dst, f.srcs, f.op)
 		return
@@ -168,5 +190,16 @@ func (f *fold) reduce(c int) {
 			left = f.srcs[0]
 		}
 		e.n.be.Reduce(dst, []kernels.Tensor{left, f.srcs[r]}, f.op)
+	}
+}
+
+// giveBack returns what lanes have lent of the chunk that is reduced.
+func (f *fold) giveBack() {
+	if len(f.lent) == 0 {
+		return
+	}
+	_ = f.x.e.n.be.Sync() // its fault is the operation's end's to see
+	for i := range f.lent {
+		f.x.lanes[i].link.lender.Return()
 	}
 }

@@ -103,6 +103,7 @@ func (e *end) work(ctx context.Context, k *protocol.Call, work func(*exchange) *
 		return e.n.fail(protocol.Broken(e.ranks, e.rank, k, err))
 	}
 	x := &exchange{e: e, call: k, digest: digest(k), lanes: make([]lane, len(e.ranks))}
+	defer x.disconnect()
 	if f := x.connect(ctx); f != nil {
 		return f
 	}
@@ -170,6 +171,9 @@ func (e *end) release(k *protocol.Call, well bool) {
 	defer e.n.mu.Unlock()
 	e.busy = nil
 	e.n.moves++
+	if e.closed {
+		defer e.shut()
+	}
 	switch {
 	case !well:
 	case k.IsMessage():
@@ -218,9 +222,19 @@ func (x *exchange) connect(ctx context.Context) *protocol.Failure {
 			}
 			e.links[i] = link
 		}
+		if !e.links[i].hold() {
+			return e.n.fail(protocol.TooLate(e.ranks, e.rank, x.call))
+		}
 		l.link = e.links[i]
 	}
 	return nil
+}
+
+// disconnect is the end of connect, of as many lanes as have links.
+func (x *exchange) disconnect() {
+	for _, l := range x.peers() {
+		l.link.drop()
+	}
 }
 
 // link makes the link to a peer: the one that is later in the world dials.
@@ -292,7 +306,7 @@ func (e *end) by(ctx context.Context, w *Way, addr string, world int) (*link, er
 		conn.Close()
 		return nil, err
 	}
-	return &link{Link: made, peer: world}, nil
+	return newLink(made, world, e.n.be), nil
 }
 
 // Close implements comm.Communicator. It also leaves the groups split from this one.
@@ -319,15 +333,21 @@ func (e *end) leave() {
 	e.closed = true
 	delete(n.ends, e.id)
 	d := &departure{Collectives: e.seq, Sent: e.sent, Received: e.received}
-	busy := e.busy != nil
+	busy := e.busy
 	n.mu.Unlock()
 	for _, c := range e.children {
 		c.leave()
 	}
 	_ = n.ctl.send(note{Kind: noteLeft, Rank: e.me(), Group: e.id, Ranks: e.ranks, Left: d}, time.Second)
-	if busy {
-		return // the operation in progress fails, and the links with it
+	if busy != nil {
+		n.end(protocol.TooLate(e.ranks, e.rank, busy)) // release shuts what it uses
+		return
 	}
+	e.shut()
+}
+
+// shut ends what operations of the group used.
+func (e *end) shut() {
 	for _, l := range e.links {
 		if l != nil {
 			l.close()
@@ -335,7 +355,7 @@ func (e *end) leave() {
 	}
 	e.waker.close()
 	if e.scratch != nil {
-		n.be.Free(e.scratch)
+		e.n.be.Free(e.scratch)
 		e.scratch = nil
 	}
 }

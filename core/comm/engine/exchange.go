@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // exchange is what one rank sends to and expects of each peer in one operation, in an
@@ -35,8 +36,9 @@ type lane struct {
 	sent     int // of out
 	came     int // of in
 	reading  bool
-	incoming []byte // the payload that is being read
-	head     frame  // its header, once it is there
+	incoming []byte         // the payload that is being read
+	lent     kernels.Tensor // instead, where it lies
+	head     frame          // its header, once it is there
 	headed   bool
 }
 
@@ -62,6 +64,17 @@ type expecting struct {
 	gate    *int
 	need    int
 	done    func(payload []byte)
+	// lend, where not nil, takes the payload, of size elements, where it lies.
+	lend func(kernels.Tensor)
+	size int
+}
+
+// bytes is the length of a payload that is known.
+func (w *expecting) bytes() int {
+	if w.lend != nil {
+		return 4 * w.size
+	}
+	return len(w.payload)
 }
 
 // peers yields the lanes to other ranks, by rank in the group; of a message, that to its
@@ -184,37 +197,53 @@ func (x *exchange) pull(l *lane) (progress bool, f *protocol.Failure) {
 			}
 			l.reading, l.headed, l.incoming, l.link.in.done = true, false, w.payload, 0
 		}
-		p, done, err := l.link.read(l.incoming)
-		if err != nil {
-			return progress, x.lost(l, err)
-		}
+		p, done, f := x.receive(l, w)
 		progress = progress || p
-		if !l.headed && l.link.in.done >= headerBytes {
-			l.headed = true
-			if f := x.check(l, w); f != nil {
-				return progress, f
-			}
-			if w.limit > 0 {
-				l.incoming = make([]byte, l.head.length)
-				done = len(l.incoming) == 0
-				if !done {
-					continue
-				}
-			}
-		}
-		if !done {
-			return progress, nil
+		if f != nil || !done {
+			return progress, f
 		}
 		if err := l.head.check(l.incoming); err != nil {
 			return progress, x.corrupt(l, err)
 		}
 		l.reading = false
 		l.came++
-		if w.done != nil {
+		switch {
+		case w.lend != nil:
+			w.lend(l.lent)
+		case w.done != nil:
 			w.done(l.incoming)
 		}
 	}
 	return progress, nil
+}
+
+// receive goes on with a frame; done says that it is there.
+func (x *exchange) receive(l *lane, w *expecting) (progress, done bool, f *protocol.Failure) {
+	var err error
+	if !l.headed || w.lend == nil {
+		if progress, done, err = l.link.read(l.incoming); err != nil {
+			return progress, false, x.lost(l, err)
+		}
+	}
+	if !l.headed && l.link.in.done >= headerBytes {
+		l.headed = true
+		if f := x.check(l, w); f != nil {
+			return progress, false, f
+		}
+		if w.limit > 0 && l.head.length > 0 {
+			l.incoming = make([]byte, l.head.length)
+			return x.receive(l, w)
+		}
+	}
+	if l.headed && w.lend != nil {
+		if l.lent, done, err = l.link.lend(w.size); err == nil && done && l.head.summed {
+			l.incoming, err = x.e.bytes(l.lent)
+		}
+		if err != nil {
+			return progress, false, x.lost(l, err)
+		}
+	}
+	return progress || done, done, nil
 }
 
 // check judges a header that has come: of the same call, and the piece that is
@@ -232,8 +261,8 @@ func (x *exchange) check(l *lane, w *expecting) *protocol.Failure {
 		return x.e.n.odd(x.e, x.call)
 	case h.phase != w.phase || h.index != w.index:
 		return x.corrupt(l, fmt.Errorf("piece %d of phase %d came, piece %d of phase %d is next", h.index, h.phase, w.index, w.phase))
-	case w.limit == 0 && h.length != uint64(len(w.payload)):
-		return x.corrupt(l, fmt.Errorf("a piece of %d bytes came, %d are next", h.length, len(w.payload)))
+	case w.limit == 0 && h.length != uint64(w.bytes()):
+		return x.corrupt(l, fmt.Errorf("a piece of %d bytes came, %d are next", h.length, w.bytes()))
 	case w.limit > 0 && h.length > uint64(w.limit):
 		return x.corrupt(l, fmt.Errorf("a piece of %d bytes came, at most %d are taken", h.length, w.limit))
 	}
@@ -250,6 +279,9 @@ func (x *exchange) corrupt(l *lane, err error) *protocol.Failure {
 // lost is of a link that ended. Its peer has left, or the world has failed, and this
 // rank is about to hear of it; or it is lost.
 func (x *exchange) lost(l *lane, err error) *protocol.Failure {
+	if errors.As(err, &corruption{}) {
+		return x.corrupt(l, err)
+	}
 	patience := time.NewTimer(lostPatience)
 	defer patience.Stop()
 	for {

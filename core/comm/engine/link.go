@@ -4,8 +4,11 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
+
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // Way is one way to reach ranks: how connections are made, and what links they become.
@@ -51,12 +54,40 @@ type Link interface {
 	Close() error
 }
 
+// Lender is a Link whose payloads can be read where they lie.
+type Lender interface {
+	Link
+	// Memory is all that payloads can lie in.
+	Memory() []float32
+	// Lends reports whether payloads of n bytes are lent.
+	Lends(n int) bool
+	// Lend gives, once it is there, the element of Memory at which a payload of n bytes
+	// begins that follows a header which has been read. It is read with that.
+	Lend(n int) (at int, ok bool, err error)
+	// Return gives back the oldest payload that is lent.
+	Return()
+}
+
+// viewer is a backend whose tensors can lie in memory that it has not allocated. ok is
+// false where it has none of float32.
+type viewer interface {
+	View(x []float32) (buf kernels.Buffer, ok bool)
+}
+
+// Corrupt is the error of a link that carries what its peer cannot have meant.
+func Corrupt(format string, args ...any) error { return corruption{fmt.Errorf(format, args...)} }
+
+type corruption struct{ error }
+
 // link is a Link with the frames that are under way.
 type link struct {
 	Link
-	peer int // in the world
+	peer   int            // in the world
+	lender Lender         // nil where payloads are not lent
+	memory kernels.Buffer // the lender's
 
 	mu     sync.Mutex
+	users  int // operations
 	closed bool
 
 	// Of the frame that is being written and the one that is being read.
@@ -71,14 +102,57 @@ type link struct {
 	}
 }
 
-// close ends the link. No operation may use it any more.
-func (l *link) close() {
+// newLink takes over a link.
+func newLink(made Link, peer int, be kernels.Backend) *link {
+	l := &link{Link: made, peer: peer}
+	lender, lends := made.(Lender)
+	if v, views := be.(viewer); lends && views {
+		if buf, ok := v.View(lender.Memory()); ok {
+			l.lender, l.memory = lender, buf
+		}
+	}
+	return l
+}
+
+// hold keeps the link open until drop; false where it is closed.
+func (l *link) hold() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.closed = true
+		l.users++
+	}
+	return !l.closed
+}
+
+// drop is the end of a hold.
+func (l *link) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users--; l.closed && l.users == 0 {
 		_ = l.Close() // whatever it says, it is of no use any more
 	}
+}
+
+// close ends the link, once no operation uses it any more.
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed && l.users == 0 {
+		_ = l.Close() // as in drop
+	}
+	l.closed = true
+}
+
+// lends reports whether payloads of n elements are lent.
+func (l *link) lends(n int) bool { return l.lender != nil && l.lender.Lends(4*n) }
+
+// lend is a payload of n elements where it lies, once it is there.
+func (l *link) lend(n int) (t kernels.Tensor, ok bool, err error) {
+	at, ok, err := l.lender.Lend(4 * n)
+	if ok {
+		t = kernels.Flat(l.memory).Range(at, at+n)
+	}
+	return t, ok, err
 }
 
 // write goes on writing a frame; done says that all of it is written.

@@ -100,7 +100,7 @@ func (n *node) keep(key linkKey, w *Way, conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	l := &link{Link: made, peer: key.peer}
+	l := newLink(made, key.peer, n.be)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.links[key] != nil || n.closed {

@@ -1,0 +1,170 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-ml/lockstep/core/comm/engine"
+)
+
+var _ engine.Lender = (*link)(nil)
+
+// link is an engine.Link over a segment.
+type link struct {
+	conn net.Conn // by which both sides wake each other; it owns fd
+	fd   int
+	seg  *segment
+	in   reader
+	out  writer
+	gone error // why the other side is
+}
+
+// newLink takes over a connection and a segment, of which this side reads one ring.
+func newLink(conn net.Conn, seg *segment, reads int) (*link, error) {
+	l := &link{conn: conn, seg: seg, in: reader{ring: seg.ring(reads)}, out: writer{ring: seg.ring(1 - reads)}}
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { l.fd = int(fd) })
+	}
+	return l, err
+}
+
+// Write implements engine.Link.
+func (l *link) Write(header, payload []byte, done int) (n int, err error) {
+	if len(header) != headerBytes {
+		return 0, fmt.Errorf("a header of %d bytes, want %d", len(header), headerBytes)
+	}
+	w := &l.out
+	if done == 0 {
+		begun, err := w.begin(header)
+		if err != nil || !begun {
+			return 0, l.over(err)
+		}
+		if n = len(header); len(payload) == 0 {
+			return n, l.wake(w.publish(true))
+		}
+	}
+	for rest := payload[done+n-len(header):]; len(rest) > 0; {
+		free, err := w.room(min(len(rest), RingBytes/4))
+		if err != nil || free == 0 {
+			return n, l.over(errors.Join(err, l.wake(w.publish(false))))
+		}
+		k := min(len(rest), free, stepBytes)
+		copy(w.mem[w.at%RingBytes:], rest[:k])
+		w.at += uint64(k)
+		n += k
+		rest = rest[k:]
+		if err := l.wake(w.publish(len(rest) == 0)); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Read implements engine.Link.
+func (l *link) Read(header, payload []byte, done int) (n int, err error) {
+	if len(header) != headerBytes {
+		return 0, fmt.Errorf("a header of %d bytes, want %d", len(header), headerBytes)
+	}
+	r := &l.in
+	if done == 0 {
+		begun, err := r.begin(header)
+		if err != nil || !begun {
+			return 0, l.over(err)
+		}
+		n = len(header)
+	}
+	k, err := r.copy(payload[done+n-len(header):])
+	n += k
+	if err == nil {
+		err = l.wake(r.free())
+	}
+	if n == 0 {
+		err = l.over(err)
+	}
+	return n, err
+}
+
+// Memory implements engine.Lender.
+func (l *link) Memory() []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(l.in.mem))), len(l.in.mem)/4)
+}
+
+// Lends implements engine.Lender: pieces of which several have room.
+func (l *link) Lends(n int) bool { return n > 0 && n <= RingBytes/4 }
+
+// Lend implements engine.Lender.
+func (l *link) Lend(n int) (at int, ok bool, err error) {
+	at, ok, err = l.in.lend(n)
+	if !ok {
+		err = l.over(err)
+	}
+	return at / 4, ok, err
+}
+
+// Return implements engine.Lender.
+func (l *link) Return() {
+	l.in.loans = l.in.loans[1:]
+	_ = l.wake(l.in.free()) // a peer that is gone is noticed by who waits for it
+}
+
+// over is the error of what cannot go on: that of the other side's end, where it is
+// gone.
+func (l *link) over(err error) error {
+	if err == nil {
+		return l.gone
+	}
+	return err
+}
+
+// wake wakes the other side, if it is to be.
+func (l *link) wake(wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	_, err := unix.Write(l.fd, []byte{0})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil // a full socket wakes as well; of one that is gone all that it wrote is read first
+	}
+	return err
+}
+
+// Wait implements engine.Link.
+func (l *link) Wait(read, write bool) (fd int, events int16, ready bool) {
+	if read {
+		l.in.headWanted.Store(max(l.in.wants, 1))
+		ready = over(l.in.head.Load(), l.in.wants)
+	}
+	if write {
+		l.out.tailWanted.Store(max(l.out.wants, 1))
+		ready = ready || over(l.out.tail.Load(), l.out.wants)
+	}
+	return l.fd, unix.POLLIN, ready
+}
+
+// Waited implements engine.Link.
+func (l *link) Waited() {
+	l.in.headWanted.Store(0)
+	l.out.tailWanted.Store(0)
+	var b [64]byte
+	for {
+		n, err := unix.Read(l.fd, b[:])
+		switch {
+		case err == nil && n == 0:
+			l.gone = io.EOF
+		case err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			l.gone = err
+		case n == len(b):
+			continue
+		}
+		return
+	}
+}
+
+// Close implements engine.Link.
+func (l *link) Close() error { return errors.Join(l.conn.Close(), l.seg.close()) }
