@@ -44,6 +44,9 @@ func checkResults(r Reporter, s Suite) {
 		}
 		mu.Lock()
 		s.judge(r, records)
+		if s.judged != nil {
+			s.judged.Add(int64(len(records)))
+		}
 		mu.Unlock()
 	}
 }
