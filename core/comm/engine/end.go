@@ -32,6 +32,7 @@ type end struct {
 	// Guarded by the node's mutex.
 	busy           *protocol.Call // the operation in progress
 	label          comm.Label     // of the operation in progress
+	misses         []int          // whom it has waited for for a while
 	closed         bool
 	seq            uint64         // collectives that are over
 	sent, received map[int]uint64 // messages, by the peer's rank in the world
@@ -169,7 +170,7 @@ func (e *end) messages(k *protocol.Call) map[int]uint64 {
 func (e *end) release(k *protocol.Call, well bool) {
 	e.n.mu.Lock()
 	defer e.n.mu.Unlock()
-	e.busy = nil
+	e.busy, e.misses = nil, nil
 	e.n.moves++
 	if e.closed {
 		defer e.shut()
@@ -249,9 +250,9 @@ func (x *exchange) link(ctx context.Context, i, world int) (*link, *protocol.Fai
 		if e.without(x.call, i, x.call.Seq) {
 			return nil, n.fail(protocol.NeedsLeft(e.ranks, world, x.call))
 		}
-		x.tell(time.Since(begun))
+		x.tell(time.Since(begun), []int{world})
 		if time.Now().After(until) {
-			return nil, n.fail(protocol.Expired(e.ranks, x.call, []int{world}, n.cfg.Deadline))
+			return nil, x.expired([]int{world})
 		}
 		l, err := e.reach(ctx, world)
 		switch {
@@ -260,6 +261,7 @@ func (x *exchange) link(ctx context.Context, i, world int) (*link, *protocol.Fai
 		case err != nil && time.Now().Add(lostPatience).After(until):
 			return nil, n.fail(protocol.Failure{Peer: world, Err: fmt.Errorf("rank %d in %s, link to rank %d: %w", e.me(), x.call.Describe(e.ranks), world, err)})
 		case l != nil:
+			x.goesOn()
 			return l, nil
 		}
 		time.Sleep(pause)

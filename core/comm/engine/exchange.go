@@ -106,7 +106,8 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 		case !pending:
 			return nil
 		case progress:
-			idle, last, x.told = 0, time.Time{}, false
+			idle, last = 0, time.Time{}
+			x.goesOn()
 			continue
 		}
 		if f := x.interrupted(ctx); f != nil {
@@ -120,10 +121,10 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 			last = time.Now()
 		}
 		waited := time.Since(last)
-		x.tell(waited)
+		x.tell(waited, nil)
 		rest := x.e.n.cfg.Deadline - waited
 		if rest <= 0 {
-			return x.e.n.fail(protocol.Expired(x.e.ranks, x.call, x.missing(), x.e.n.cfg.Deadline))
+			return x.expired(x.missing())
 		}
 		if !x.told {
 			rest = min(rest, patienceOfOne)
@@ -134,12 +135,39 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 	}
 }
 
-// tell tells rank 0, once, that this rank has waited for a while.
-func (x *exchange) tell(waited time.Duration) {
-	if waited > patienceOfOne && !x.told {
-		x.told = true
-		x.e.n.tellStand(0)
+// tell tells rank 0, once, that this rank has waited for a while: for ranks of the
+// world, or whoever is missing.
+func (x *exchange) tell(waited time.Duration, ranks []int) {
+	if waited <= patienceOfOne || x.told {
+		return
 	}
+	if ranks == nil {
+		ranks = x.missing()
+	}
+	x.told = true
+	x.e.miss(ranks)
+	x.e.n.tellStand(0)
+}
+
+// goesOn is the end of a wait.
+func (x *exchange) goesOn() {
+	if x.told {
+		x.told = false
+		x.e.miss(nil)
+	}
+}
+
+// expired is the failure of ranks that this one has waited for until its deadline.
+func (x *exchange) expired(ranks []int) *protocol.Failure {
+	x.e.miss(ranks)
+	return x.e.n.fail(protocol.Expired(x.e.ranks, x.call, ranks, x.e.n.cfg.Deadline))
+}
+
+// miss notes which ranks the operation in progress waits for.
+func (e *end) miss(ranks []int) {
+	e.n.mu.Lock()
+	defer e.n.mu.Unlock()
+	e.misses = ranks
 }
 
 // round tries every lane once.
@@ -333,15 +361,24 @@ func (x *exchange) parted() *protocol.Failure {
 }
 
 // missing lists the world ranks of which something is expected, or that do not take
-// what they are sent.
+// what they are sent: those that are furthest behind, for what others send may depend on
+// what they get of these.
 func (x *exchange) missing() (late []int) {
+	least := -1
 	for i := range x.lanes {
-		if l := &x.lanes[i]; l.came < len(l.in) {
+		l := &x.lanes[i]
+		if l.came == len(l.in) {
+			continue
+		}
+		if least < 0 || l.came < least {
+			least, late = l.came, nil
+		}
+		if l.came == least {
 			late = append(late, x.e.ranks[i])
 		}
 	}
 	for i := range x.lanes {
-		if l := &x.lanes[i]; late == nil && l.sent < len(l.out) {
+		if l := &x.lanes[i]; least < 0 && l.sent < len(l.out) {
 			late = append(late, x.e.ranks[i])
 		}
 	}

@@ -31,8 +31,10 @@ type hub struct {
 	queries map[uint64]*query // by group
 	stands  stands
 	asked   uint64 // questions for stands
-	gone    int
-	over    chan struct{} // closed when all have left, or the world has failed and they are gone
+	// lateness is that a rank's deadline is over.
+	lateness bool
+	gone     int
+	over     chan struct{} // closed when all have left, or the world has failed and they are gone
 }
 
 // member is a rank as the hub knows it.
@@ -122,8 +124,13 @@ func (h *hub) listen(rank int, m *member) {
 		}
 		switch n.Kind {
 		case noteFail:
-			if n.Failure != nil {
-				h.fail(n.Failure.Failure())
+			if n.Failure == nil {
+				continue
+			}
+			if f := n.Failure.Failure(); errors.Is(f.Err, protocol.ErrDeadline) {
+				h.late(f)
+			} else {
+				h.fail(f)
 			}
 		case noteOdd, noteSaid:
 			h.heard(rank, n)

@@ -32,6 +32,8 @@ type standInGroup struct {
 	Done  departure      `json:"done"`
 	Call  *protocol.Said `json:"call,omitempty"` // in progress
 	Label comm.Label     `json:"label"`
+	// Misses are the ranks for which the call has waited for a while.
+	Misses []int `json:"misses,omitempty"`
 }
 
 // stand is this rank's.
@@ -42,7 +44,7 @@ func (n *node) stand(check uint64) *stand {
 	for _, e := range n.ends {
 		g := standInGroup{Group: e.id, Ranks: e.ranks, Label: e.label, Done: departure{Collectives: e.seq, Sent: clone(e.sent), Received: clone(e.received)}}
 		if e.busy != nil {
-			g.Call = e.busy.Say()
+			g.Call, g.Misses = e.busy.Say(), e.misses
 		}
 		s.Groups = append(s.Groups, g)
 	}
@@ -50,11 +52,12 @@ func (n *node) stand(check uint64) *stand {
 	return s
 }
 
-// sound reports whether the peers of all calls are of their groups: what another
-// process says need not be so.
+// sound reports whether the peers of all calls, and who is missed, are of their groups:
+// what another process says need not be so.
 func (s *stand) sound() bool {
 	return !slices.ContainsFunc(s.Groups, func(g standInGroup) bool {
-		return g.Call != nil && g.Call.Call().IsMessage() && (g.Call.Peer < 0 || g.Call.Peer >= len(g.Ranks))
+		return g.Call != nil && g.Call.Call().IsMessage() && (g.Call.Peer < 0 || g.Call.Peer >= len(g.Ranks)) ||
+			slices.ContainsFunc(g.Misses, func(r int) bool { return !slices.Contains(g.Ranks, r) })
 	})
 }
 

@@ -1,0 +1,43 @@
+//go:build unix
+
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/names"
+)
+
+// Whoever waits is not to blame where somebody does not; where all wait, the one that
+// most do not hear is.
+func TestBlame(t *testing.T) {
+	at := func(rank int, group, seq uint64, misses ...int) silence {
+		return silence{&standInGroup{Group: group, Ranks: []int{0, 1, 2, 3}, Misses: misses,
+			Call: (&protocol.Call{Op: names.OpBarrier, Peer: -1, Seq: seq}).Say()}, rank}
+	}
+	said := protocol.Failure{Peer: 0, Err: protocol.ErrDeadline}
+	for name, x := range map[string]struct {
+		all  []silence
+		peer int
+		says string
+	}{
+		"nobody has said what it waits for":   {nil, 0, "deadline expired"},
+		"one has not come":                    {[]silence{at(0, 0, 5, 1), at(2, 0, 5, 1), at(3, 0, 5, 1)}, 1, "rank 1 did not come to barrier within 1s"},
+		"two have not":                        {[]silence{at(0, 0, 5, 1, 3), at(2, 0, 5, 1, 3)}, 1, "ranks 1, 3 did not come"},
+		"one waits for one that waits":        {[]silence{at(3, 0, 5, 2), at(2, 7, 1, 1), at(0, 0, 5, 2)}, 1, "rank 1 did not come"},
+		"one waits for both":                  {[]silence{at(1, 0, 6, 0, 2), at(0, 0, 5, 2)}, 2, "rank 2 did not come"},
+		"two wait for each other and a third": {[]silence{at(0, 0, 5, 1, 2), at(1, 0, 5, 0, 2)}, 2, "rank 2 did not come"},
+		"what one sends and gets is lost":     {[]silence{at(0, 0, 5, 2), at(1, 0, 5, 2), at(2, 0, 5, 0, 1)}, 2, "rank 2 did not come"},
+		"the same, and one is ahead":          {[]silence{at(1, 0, 6, 0, 2), at(0, 0, 5, 2), at(2, 0, 5, 0, 3), at(3, 0, 5, 2)}, 2, "rank 2 did not come"},
+		"one link loses all":                  {[]silence{at(1, 0, 6, 0, 2), at(0, 0, 5, 2), at(2, 0, 5, 0)}, -1, "rank 0 and rank 2 do not hear each other in barrier within 1s"},
+		"one waits for an impossible one":     {[]silence{at(0, 0, 6, 1), at(1, 0, 6, 0), at(2, 0, 6, 0), at(3, 0, 5, 0)}, 0, "rank 0 did not come"},
+	} {
+		if f := blame(x.all, said, time.Second); f.Peer != x.peer || !errors.Is(f.Err, protocol.ErrDeadline) || !strings.Contains(f.Err.Error(), x.says) {
+			t.Errorf("%s: rank %d, %v, want rank %d, %s", name, f.Peer, f.Err, x.peer, x.says)
+		}
+	}
+}
