@@ -68,7 +68,7 @@ func (s soak) work(ctx context.Context, j *Job) (*launch.Outcome, error) {
 		}
 	}
 	last, err := levelNow()
-	if err == nil && (last.heap > quarter.heap+1<<20 || last.descriptors > quarter.descriptors || last.goroutines > quarter.goroutines+2) {
+	if err == nil && (last.heap > quarter.heap+1<<20+s.Ranks<<15 || last.descriptors > quarter.descriptors || last.goroutines > quarter.goroutines+2) {
 		err = fmt.Errorf("rank %d: %d bytes, %d descriptors, %d goroutines after a quarter, %d, %d, %d at the end", rank,
 			quarter.heap, quarter.descriptors, quarter.goroutines, last.heap, last.descriptors, last.goroutines)
 	}
