@@ -5,8 +5,8 @@ MODULE  := github.com/lockstep-ml/lockstep
 # Packages whose bits must not depend on how the compiler may contract, those
 # of them that exist.
 NUMERIC := $(foreach d,kernels core/num core/model core/optim contracts/det,$(if $(wildcard $(d)),./$(d)/...))
-# The modules of the repository: this one, the generator of the kernels and the
-# example for authors of other trainers.
+# The modules of the repository: this one, the generator of the kernels, the example
+# for authors of other trainers, and the manifest for Kubernetes with its test.
 MODULES := $(sort $(dir $(shell find . -name go.mod)))
 
 .PHONY: help
@@ -130,6 +130,14 @@ check-arm64: ## the same for arm64, elsewhere under qemu-user (Debian: apt-get i
 .PHONY: check-authors
 check-authors: ## the example for authors of other trainers builds and passes as a module of its own
 	$(GO) test -count=1 ./property/authors
+
+.PHONY: check-kubernetes
+check-kubernetes: ## the manifest in examples/launchers is one of Kubernetes, and its agents find each other (a module of its own, which fetches 20 MB)
+	cd examples/launchers/kubernetes && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+.PHONY: check-scripts
+check-scripts: ## shellcheck has nothing to say about the scripts (Debian: apt-get install shellcheck)
+	shellcheck .ci/run examples/launchers/*.sh examples/launchers/*.sbatch
 
 # Kernels in assembly are not instrumented: races on tensors are found by the
 # tests of core, which compute in plain Go. Tests of numbers take part of their

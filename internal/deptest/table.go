@@ -79,6 +79,7 @@ func Table() []Row {
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
 		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
+		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},
 		{[]string{"internal/..."}, []string{"internal/source"}},
 	}
