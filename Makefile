@@ -66,6 +66,11 @@ test-kill: ## kill -9 each process of a run at 100 random moments: all others en
 test-slurm: ## contracts in steps of a Slurm that it starts, killed and cancelled (needs root, and slurmctld, slurmd, slurm-client and munge)
 	$(GO) test -count=1 -timeout 30m -tags slurm ./internal/outage -run TestSlurm -v -contracts $(CONTRACTS)
 
+# Their interfaces are in namespaces of their own, which are gone when it ends.
+.PHONY: test-netns
+test-netns: ## hosts that are network namespaces judge together, and are unplugged in the middle of a step (needs root, iproute2 and util-linux)
+	$(GO) test -count=1 -timeout 30m -tags netns ./internal/outage -run TestNetns -v
+
 .PHONY: test-full
 test-full: ## disks that run full under what a run writes end it with 4, and the file is named (needs root, to mount some)
 	$(GO) test -count=1 -timeout 10m -tags root ./internal/outage -run TestFullDisk -v

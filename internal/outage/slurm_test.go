@@ -56,7 +56,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 
 // newCluster starts one, which the end of the test stops.
 func newCluster(t *testing.T) *cluster {
-	for _, program := range []string{"munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scancel", "sinfo"} {
+	for _, program := range []string{"munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scancel", "sinfo", "squeue", "unshare"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("%v: install slurmctld, slurmd, slurm-client and munge, and run this as root", err)
 		}
@@ -94,7 +94,8 @@ func newCluster(t *testing.T) *cluster {
 	c.until("munged listens", func() bool { _, err := os.Stat(in("munge.socket")); return err == nil })
 	c.daemon("slurmctld", "-D", "-f", in("slurm.conf"))
 	for _, node := range []string{"n1", "n2"} {
-		c.daemon("slurmd", "-D", "-N", node, "-f", in("slurm.conf"))
+		// With a name of its own: tasks of two hosts may have the same number on theirs.
+		c.daemon("unshare", "--uts", "sh", "-c", `hostname "$0" && exec slurmd -D -N "$0" -f "$1"`, node, in("slurm.conf"))
 	}
 	c.until("two nodes are idle", func() bool {
 		out, _ := c.tool("sinfo", "-h", "-o", "%D %t").Output()
@@ -201,6 +202,15 @@ func TestSlurmStep(t *testing.T) {
 	verify := "BIN/verify --deadline 30s --contract C-DDP-001 --config nano --plan dp=2 --expect-agents "
 	c.end(c.begin("salloc", "-N 1 -n 4 srun -n 2 "+verify+"2"), time.Minute, 0, "8 held")
 	c.end(c.begin("srun", "-N 1 -n 2 "+verify+"3"), time.Minute, 2, "expect-agents=3: Slurm step has started 2")
+	c.empty(time.Now().Add(5 * time.Second))
+}
+
+// Tasks on two nodes meet where they are told to, with a token that all of them have.
+func TestSlurmNodes(t *testing.T) {
+	c := newCluster(t)
+	line := fmt.Sprintf("-N 2 -n 4 BIN/verify --deadline 30s --contract C-DDP-001 --config nano --plan dp=4 --expect-agents 4 --rendezvous 127.0.0.1:%d", freePort(t))
+	c.end(c.begin("srun", line, "LOCKSTEP_TOKEN=sixteen bytes and more"), time.Minute, 0, "agents of Slurm step", "n1 at 127.0.0.1", "n2 at 127.0.0.1", "\nheld: ")
+	c.end(c.begin("srun", strings.Replace(line, "--expect-agents 4", "--expect-agents 5", 1)), time.Minute, 2, "expect-agents=5: Slurm step has started 4")
 	c.empty(time.Now().Add(5 * time.Second))
 }
 
