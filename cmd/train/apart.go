@@ -78,7 +78,7 @@ func (o *options) serve(ctx context.Context, seat procs.Server, c spec.Config, t
 	parts.Checkpoints = ck
 	code, err := seat.Serve(ctx, identity, func(ctx context.Context, j *procs.Job) (*launch.Outcome, error) {
 		run := parts
-		j.Join(&run)
+		j.Join(&run, o.placed.Transport)
 		j.Stream(&run)
 		return launch.Local(ctx, c, text, run)
 	})

@@ -39,6 +39,7 @@ func TestPlacementChangesNothing(t *testing.T) {
 	}
 	for _, x := range []struct{ flags, where string }{
 		{"--transport tcp", ""},
+		{"--transport shm", ""},
 		{"--launch procs --agents 3", "processes: agent 0 has ranks 0, 3, 6, agent 1 has ranks 1, 4, 7, agent 2 has ranks 2, 5\n"},
 	} {
 		code, got, stderr := call(t.Context(), append(strings.Fields(x.flags), args...)...)
@@ -212,7 +213,7 @@ func TestPlacementsThatAreNone(t *testing.T) {
 		"--launch procs --agents 0":                "agents=0: must be at least 1",
 		"--launch procs --agents 3 --plan dp=2":    "agents=3: plan dp=2,microbatches=4 has 2 ranks",
 		"--launch procs --transport local":         `transport "local": ranks in several processes`,
-		"--transport pigeon":                       `transport "pigeon": known are local, tcp`,
+		"--transport pigeon":                       `transport "pigeon": known are auto, local, shm, tcp`,
 		"--dry-run --launch procs":                 "--launch: a dry run",
 		"--launch procs --deadline 0s --plan dp=2": "deadline=0s",
 	} {

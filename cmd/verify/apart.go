@@ -42,7 +42,7 @@ func (o *options) team(ctx context.Context, opts *contracts.Options, stderr io.W
 	if hosts := team.Hosts(); len(hosts) > 0 {
 		opts.Environment.Transport += "; " + strings.Join(hosts, "; ")
 	}
-	opts.Over = team.Over
+	opts.Over, o.links = team.Over, team.Links
 	opts.Away = func(ctx context.Context, a suite.Away) (*trace.History, error) { return away(ctx, team, a) }
 	return team, nil
 }
@@ -103,7 +103,7 @@ func (o *options) serve(ctx context.Context, seat procs.Server, opts contracts.O
 			return nil, err
 		}
 		h, err := a.Make(ctx, run, func(env *suite.Env) {
-			j.Join(&env.Parts)
+			j.Join(&env.Parts, o.placed.Transport)
 			env.Company = &company{Job: j}
 			if j.Dir == "" { // a single run, of which the driver can have the steps one by one
 				j.Stream(&env.Parts)

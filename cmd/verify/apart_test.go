@@ -107,7 +107,7 @@ func TestLaunchedProcesses(t *testing.T) {
 	if err := other.Wait(); err != nil || said.String() != "" {
 		t.Errorf("the other ended with %v and %q", err, said.String())
 	}
-	if code != cli.OK || !strings.Contains(stdout, "transport  tcp, processes, 2 agents of torchrun: rank r is in agent r mod 2") || !strings.Contains(stdout, "8 held") {
+	if code != cli.OK || !strings.Contains(stdout, "transport  shared memory, processes, 2 agents of torchrun: rank r is in agent r mod 2") || !strings.Contains(stdout, "8 held") {
 		t.Errorf("%d: %s%s", code, stdout, stderr)
 	}
 	for flags, says := range map[string]string{

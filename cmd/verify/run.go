@@ -24,7 +24,8 @@ type options struct {
 	completion                                   string
 	name                                         string // of a case
 	placed                                       cli.Placement
-	args                                         []string // of the command
+	links                                        func() []string // by which ranks in processes have reached each other; else nil
+	args                                         []string        // of the command
 	stdin                                        io.Reader
 	seed                                         uint64
 	steps, level, expectRanks                    int

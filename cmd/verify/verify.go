@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,9 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 		return cli.CannotRun, err
 	}
 	r.Seconds = time.Since(begun).Seconds()
+	if o.links != nil {
+		r.Environment.Transport = cmp.Or(strings.Join(o.links(), " and "), "no links") + ", " + r.Environment.Transport
+	}
 	// A violation that was seen is one, whatever else went wrong.
 	if err = errors.Join(err, o.write(r, stdout)); err != nil {
 		if r.Verdict != contract.Violated {
@@ -132,7 +136,7 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	switch {
 	case o.placed.Apart():
 		opts.Agents = o.agents()
-		opts.Environment.Transport = fmt.Sprintf("tcp, processes, %d agents%s: rank r is in agent r mod %d", opts.Agents, o.placed.Source(), opts.Agents)
+		opts.Environment.Transport = fmt.Sprintf("processes, %d agents%s: rank r is in agent r mod %d", opts.Agents, o.placed.Source(), opts.Agents)
 	case world != nil:
 		opts.Transport, opts.Environment.Transport = o.placed.Transport, o.placed.Transport+", ranks of one process"
 	}

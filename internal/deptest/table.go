@@ -46,7 +46,7 @@ func Table() []Row {
 		{[]string{"core/schedule/simulator"}, []string{"core/schedule"}},
 		{[]string{"core/dryrun"}, []string{"core/{comm,model,names,optim,parallel,plan,schedule,schedule/simulator,shard,spec}"}},
 		{[]string{"core/train"}, []string{"kernels", "core/{checkpoint,comm,data,mesh,model,names,optim,parallel,schedule,shard,spec,trace}", "internal/guard"}},
-		{[]string{"core/launch/procs"}, []string{"kernels", "core/{comm,comm/engine,comm/tcp,comm/wire,launch,trace,train}", "internal/guard"}},
+		{[]string{"core/launch/procs"}, []string{"kernels", "core/{comm,comm/engine,comm/shm,comm/tcp,comm/wire,launch,trace,train}", "internal/guard"}},
 		{[]string{"core/launch"}, []string{"kernels", "core/{comm,data,names,spec,trace,train}", "internal/guard"}},
 
 		{[]string{"contracts/contract"}, []string{"core/{plan,spec,trace}", "internal/guard"}},
@@ -77,7 +77,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
+		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},

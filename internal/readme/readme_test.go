@@ -49,8 +49,8 @@ func trials() map[string]trial {
 		"bin/train --dry-run --config llama3-8b --sequences 64 --plan dp=8,tp=8,pp=8,zero=3":        {"", "8030261248 parameters", ""},
 		"bin/verify --transport tcp":                                                                {"--contract C-TP-001 --deadline 60s", "transport  tcp, ranks of one process", ""},
 		"bin/train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --steps 10 --fingerprint": {"--quiet", goldenLine, ""},
-		"bin/verify --launch procs --agents 3":                                                      {"--contract C-TP-001 --deadline 60s", "transport  tcp, processes, 3 agents: rank r is in agent r mod 3", ""},
-		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  tcp, processes, 4 agents of ", launched},
+		"bin/verify --launch procs --agents 3":                                                      {"--contract C-TP-001 --deadline 60s", "transport  shared memory, processes, 3 agents: rank r is in agent r mod 3", ""},
+		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  shared memory, processes, 4 agents of ", launched},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }

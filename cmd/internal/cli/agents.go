@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func Launches() []string { return []string{Goroutines, Processes} }
 
 // Flags adds the flags of a placement; agents says which number of them is meant by 0.
 func (p *Placement) Flags(f *pflag.FlagSet, agents string) {
-	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; as processes always tcp")
+	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; auto is local, and between processes shm on a host, tcp else")
 	f.StringVar(&p.Launch, "launch", Goroutines, "what ranks are: goroutines of this process, or procs: of processes that this one starts")
 	f.IntVar(&p.Agents, "agents", 0, "with --launch procs: processes, over which the ranks are dealt (default: "+agents+")")
 	f.IntVar(&p.Expect, "expect-agents", 0, "this process is one of so many that mpirun, srun, torchrun, an indexed Job or somebody has started, and ranks are in all of them")
@@ -56,8 +57,8 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 		return Usagef("agents=%d: belongs to --launch %s", p.Agents, Processes)
 	case flags.Changed("agents") && p.Agents < 1:
 		return Usagef("agents=%d: must be at least 1", p.Agents)
-	case p.Launch == Processes && flags.Changed("transport") && p.Transport != tcpTransport:
-		return Usagef("transport %q: ranks in several processes reach each other by %s", p.Transport, tcpTransport)
+	case (p.Launch == Processes || flags.Changed("expect-agents")) && !slices.Contains(procs.Transports(), p.Transport):
+		return Usagef("transport %q: ranks in several processes reach each other by %s", p.Transport, strings.Join(procs.Transports(), ", "))
 	}
 	if flags.Changed("expect-agents") {
 		return p.find(flags)

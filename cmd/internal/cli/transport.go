@@ -6,19 +6,19 @@ import (
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/shm"
 	"github.com/lockstep-ml/lockstep/core/comm/tcp"
+	"github.com/lockstep-ml/lockstep/core/launch/procs"
 )
 
 // transports make worlds of ranks that are goroutines of this process, by name.
 func transports() map[string]comm.World {
-	return map[string]comm.World{"local": nil, tcpTransport: tcp.Local}
+	return map[string]comm.World{procs.Auto: nil, "local": nil, procs.Shm: shm.Local, procs.TCP: tcp.Local}
 }
 
-// tcpTransport is the name of the one that reaches other processes.
-const tcpTransport = "tcp"
-
 // Transports names how ranks can reach each other: local is in the memory of this
-// process, tcp over its loopback interface.
+// process, shm and tcp as processes of a host do, and auto, the first, what suits where
+// they are.
 func Transports() []string { return slices.Sorted(maps.Keys(transports())) }
 
 // Transport is the world of a name.

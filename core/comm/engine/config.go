@@ -33,6 +33,9 @@ type Config struct {
 	// Silence is how long a rank may say nothing until it is lost; 0 is 30 s.
 	Silence time.Duration
 
+	// Linked, where not nil, hears the name of its way of each link that is made.
+	Linked func(way string)
+
 	comm.Options
 }
 

@@ -308,6 +308,7 @@ func (e *end) by(ctx context.Context, w *Way, addr string, world int) (*link, er
 		conn.Close()
 		return nil, err
 	}
+	e.n.linked(w)
 	return newLink(made, world, e.n.be), nil
 }
 

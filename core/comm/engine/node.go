@@ -109,7 +109,15 @@ func (n *node) keep(key linkKey, w *Way, conn net.Conn) bool {
 	}
 	n.links[key] = l
 	n.wake()
+	n.linked(w)
 	return true
+}
+
+// linked tells of a link that is made.
+func (n *node) linked(w *Way) {
+	if n.cfg.Linked != nil {
+		n.cfg.Linked(w.Name)
+	}
 }
 
 // join connects to rank 0 and returns when all ranks have.

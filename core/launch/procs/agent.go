@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -163,6 +165,9 @@ func (a *agent) do(j *Job) {
 	delete(a.jobs, j.id)
 	a.mu.Unlock()
 	j.cancel(nil)
+	j.mu.Lock()
+	how.Links = slices.Sorted(maps.Keys(j.links))
+	j.mu.Unlock()
 	_ = a.tell(note{Kind: noteDone, Task: j.id, End: how}) // who does not hear it is gone
 }
 
@@ -173,14 +178,16 @@ type Job struct {
 	// Dir is a directory that all agents may use.
 	Dir string
 
-	a      *agent
-	id     int
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	a         *agent
+	id        int
+	transport string
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
 
 	mu      sync.Mutex
-	change  sync.Cond // of what follows, and of ctx
-	worlds  int       // that were opened
+	change  sync.Cond       // of what follows, and of ctx
+	worlds  int             // that were opened
+	links   map[string]bool // ways by which there are some
 	addrs   map[int]string
 	answers map[int]bool // whether the run ends after a step
 	meets   int          // at which this process was
@@ -190,7 +197,7 @@ type Job struct {
 }
 
 func newJob(ctx context.Context, a *agent, n *note) *Job {
-	j := &Job{What: n.What, Dir: n.Dir, a: a, id: n.Task, met: map[int]string{}, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}}
+	j := &Job{What: n.What, Dir: n.Dir, a: a, id: n.Task, met: map[int]string{}, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}, links: map[string]bool{}}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.change.L = &j.mu
 	context.AfterFunc(j.ctx, j.wake)

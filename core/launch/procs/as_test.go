@@ -106,7 +106,7 @@ func work(ctx context.Context, j *Job) (*launch.Outcome, error) {
 	}
 	parts := onRef()
 	parts.Checkpoints.Stop = func(int) bool { return false }
-	j.Join(&parts)
+	j.Join(&parts, Auto)
 	j.Stream(&parts)
 	return launch.Local(ctx, cfg, data.Default(), parts)
 }

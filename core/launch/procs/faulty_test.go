@@ -134,7 +134,7 @@ func (v *victim) work(ctx context.Context, j *Job) (*launch.Outcome, error) {
 	parts := onRef()
 	parts.History = filepath.Join(v.Dir, "history")
 	parts.Checkpoints = train.Checkpoints{Dir: filepath.Join(v.Dir, "save"), Every: 2, Stop: func(int) bool { return false }}
-	j.Join(&parts)
+	j.Join(&parts, Auto)
 	j.Stream(&parts)
 	ask := parts.Checkpoints.Stop
 	parts.Checkpoints.Stop = func(step int) bool {

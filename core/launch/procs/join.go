@@ -17,8 +17,9 @@ import (
 )
 
 // Join makes parts those of the ranks that are in this process, of worlds that it has
-// with the other agents. The driver hears of progress, and says when the run ends.
-func (j *Job) Join(p *launch.Parts) {
+// with the other agents, by one of Transports. The driver hears of progress, and says when the run ends.
+func (j *Job) Join(p *launch.Parts, transport string) {
+	j.transport = transport
 	p.Ranks = func(size int) []int { return Deal(j.a.Agents, size)[j.a.Agent] }
 	p.Origin = trace.Origin{Host: j.a.at.host, Process: j.a.Agent + 1}
 	p.World = j.world
@@ -117,7 +118,7 @@ func (j *Job) world(ctx context.Context, size int, backend func(rank int) kernel
 
 // join joins ranks of this process, all or none.
 func (j *Job) join(ctx context.Context, size, number int, mine []int, backend func(rank int) kernels.Backend, o comm.Options) (ends []comm.Communicator, err error) {
-	configs, err := engine.Listen(len(mine), j.a.ways)
+	configs, err := engine.Listen(len(mine), j.ways)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,8 @@ func (j *Job) join(ctx context.Context, size, number int, mine []int, backend fu
 		c := &configs[i]
 		c.Rank, c.Size, c.Coordinator = mine[i], size, addr
 		c.Run, c.Identity, c.Token = fmt.Sprintf("%s, task %d, world %d", j.a.crew.Run, j.id, number), j.a.identity, j.a.Token
-		c.Checksum, c.Rendezvous, c.Silence, c.Options = j.a.crew.Hosts > 1, j.a.Join, j.a.Silence, o
+		c.Checksum, c.Rendezvous, c.Silence = j.a.crew.Hosts > 1, j.a.Join, j.a.Silence
+		c.Linked, c.Options = j.linked, o
 	}
 	return engine.JoinAll(ctx, configs, backend)
 }

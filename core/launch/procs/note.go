@@ -81,4 +81,6 @@ type ended struct {
 	Text    string `json:"text,omitempty"`
 	Rank    int    `json:"rank"`
 	Because int    `json:"because"`
+	// Links are the ways by which the agent's ranks have reached others.
+	Links []string `json:"links,omitempty"`
 }

@@ -29,6 +29,9 @@ func (*Team) Over() error { return errSystem }
 // Hosts gives none.
 func (*Team) Hosts() []string { return nil }
 
+// Links are none.
+func (*Team) Links() []string { return nil }
+
 // Close has nothing to end.
 func (*Team) Close(int) {}
 
@@ -42,7 +45,7 @@ type Job struct {
 }
 
 // Join changes nothing.
-func (*Job) Join(*launch.Parts) {}
+func (*Job) Join(*launch.Parts, string) {}
 
 // Stream changes nothing.
 func (*Job) Stream(*launch.Parts) {}

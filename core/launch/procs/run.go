@@ -266,6 +266,7 @@ func (t *Team) heard(c *child, n *note) error {
 		if n.End == nil {
 			return errors.New("ended a task without saying how")
 		}
+		t.linked(n.End.Links)
 		r.ends(c.agent, n.End)
 	}
 	return nil

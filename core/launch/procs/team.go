@@ -30,9 +30,10 @@ type Team struct {
 	come     int
 	all      chan struct{} // closed when all have come
 	runs     map[int]*run
-	last     int           // number of the last task
-	lost     *Lost         // why the team is one no longer
-	broken   chan struct{} // closed together with lost
+	links    map[string]bool // ways by which ranks have reached each other
+	last     int             // number of the last task
+	lost     *Lost           // why the team is one no longer
+	broken   chan struct{}   // closed together with lost
 	told     func(*Lost)
 	released bool
 }
@@ -43,7 +44,7 @@ func Start(ctx context.Context, o Options) (*Team, error) {
 	if o.Agents < 1 {
 		return nil, fmt.Errorf("agents=%d: must be at least 1", o.Agents)
 	}
-	t := &Team{all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}}
+	t := &Team{all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}, links: map[string]bool{}}
 	if err := t.open(ctx, &o); err != nil {
 		return nil, err
 	}
