@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/data"
@@ -31,7 +32,7 @@ func (o *options) team(ctx context.Context, c spec.Config, text data.Text, ck tr
 	if err != nil {
 		return nil, err
 	}
-	opts := procs.Options{Agents: n, Args: o.args, Environment: o.placed.Share(n), Identity: identity, Deadline: o.deadline, Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "train")}
+	opts := procs.Options{Agents: n, Args: o.args, Environment: o.placed.Share(n), Identity: identity, Deadline: o.deadline, Shared: o.shared(), Found: o.placed.Found(o.deadline), Lost: o.placed.Tells(stderr, "train")}
 	if o.data == "-" {
 		opts.Stdin = text.Bytes
 	}
@@ -45,6 +46,11 @@ func (o *options) identity(c spec.Config, ck train.Checkpoints) (string, error) 
 		from = ck.Resume.Dir
 	}
 	return procs.Identity(c, from, ck.Dir, ck.Every, o.history)
+}
+
+// shared are the directories that agents write to, which must be those of all hosts.
+func (o *options) shared() []string {
+	return slices.DeleteFunc([]string{o.save, o.history}, func(dir string) bool { return dir == "" })
 }
 
 // apart trains with the agents of a team.

@@ -145,7 +145,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
 	}
 	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: keep(c.Steps - 1), History: o.history}
-	switch seat, err := o.placed.Seat(o.deadline); {
+	switch seat, err := o.placed.Seat(o.deadline, o.shared()...); {
 	case err != nil:
 		return cli.Usage, err
 	case seat != nil:

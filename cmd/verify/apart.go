@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,7 +86,15 @@ type company struct {
 func (c *company) Dir() (string, error) {
 	c.dirs++
 	dir := filepath.Join(c.Job.Dir, strconv.Itoa(c.dirs))
-	return dir, os.MkdirAll(dir, 0o755)
+	err := os.Mkdir(dir, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist): // another agent was first
+		return dir, nil
+	case errors.Is(err, fs.ErrNotExist): // it is the driver that has made what is above
+		host, _ := os.Hostname()
+		err = fmt.Errorf("directory %s: is on agent 0's host and not on %s: runs that store need one that all hosts share; set TMPDIR there to such a one: %w", c.Job.Dir, host, err)
+	}
+	return dir, err
 }
 
 // serve is the work of an agent.

@@ -138,17 +138,19 @@ func (p *Placement) Source() string {
 	return " of " + p.found.Source
 }
 
-// Seat is what this process serves as an agent, and nil where it is none.
-func (p *Placement) Seat(deadline time.Duration) (procs.Server, error) {
+// Seat is what this process serves as an agent, and nil where it is none. Shared are
+// directories that must be those of all hosts.
+func (p *Placement) Seat(deadline time.Duration, shared ...string) (procs.Server, error) {
 	switch seat, err := procs.Taken(); {
 	case err != nil:
 		return nil, AsUsage(err)
 	case seat != nil:
 		if p.found != nil { // its driver is one of those that were found
-			seat.Network, seat.Local, seat.Share = p.found.Network, p.found.Local+1, p.found.Share
+			seat.Network, seat.Local, seat.Share, seat.Shared = p.found.Network, p.found.Local+1, p.found.Share, shared
 		}
 		return seat, nil
 	case p.found != nil && p.found.Agent > 0:
+		p.found.Shared = shared
 		return p.Found(deadline), nil
 	}
 	return nil, nil

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +64,10 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 		case noteEnd:
 			return n.Code, nil
 		case noteCrew:
-			a.manned(n.Crew)
+			if err := a.manned(n.Crew); err != nil {
+				_ = a.tell(note{Kind: noteUnfit, Text: err.Error()}) // who does not hear it is gone
+				return 0, &inSeat{fmt.Errorf("agent %d (%s): %w", s.Agent, a.at, err)}
+			}
 		default:
 			a.heard(ctx, &n)
 		}
@@ -90,14 +94,23 @@ func (a *agent) join(ctx context.Context) (err error) {
 }
 
 // manned notes that all agents have come.
-func (a *agent) manned(c *crew) {
+func (a *agent) manned(c *crew) error {
 	if c == nil {
-		return
+		return nil
 	}
 	a.crew = *c
 	if a.Share != nil {
 		a.Share(max(1, c.Here))
 	}
+	if c.Probe == "" {
+		return nil
+	}
+	for _, dir := range a.Shared {
+		if _, err := os.Stat(filepath.Join(dir, c.Probe)); err != nil {
+			return fmt.Errorf("directory %s: is not that of agent 0's host: all hosts must share it: %w", dir, err)
+		}
+	}
+	return nil
 }
 
 // beat tells the driver that this process lives.

@@ -51,6 +51,9 @@ func TestMain(m *testing.M) {
 		if at := os.Getenv("TEST_PLACES"); at != "" {
 			f.Places = strings.Fields(at)
 			f.Network = Network{Token: []byte(os.Getenv("TEST_TOKEN")), Interface: os.Getenv("TEST_INTERFACE"), Host: os.Getenv("TEST_HOST")}
+			if dir := os.Getenv("TEST_SHARED"); dir != "" {
+				f.Shared = []string{dir}
+			}
 			if local := os.Getenv("TEST_LOCAL"); local != "" {
 				f.Local, _ = strconv.Atoi(local)
 			}

@@ -27,6 +27,8 @@ type Found struct {
 	Deadline time.Duration
 	// Share, where not nil, is told how many agents there are on this host.
 	Share func(agents int)
+	// Shared are directories that must be those of all agents.
+	Shared []string
 }
 
 // String is what is found, in words.

@@ -257,3 +257,33 @@ func TestTakenPort(t *testing.T) {
 		}
 	}
 }
+
+// A directory that is not the same on all hosts is named, with the host that has
+// another one, before anything is trained; one that all share is left as it was.
+func TestHostsShareDirectories(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	for _, shared := range []bool{true, false} {
+		opts := apart(t, 2, free(t, "127.0.0.1"))
+		opts.Shared = []string{here}
+		dir := there
+		if shared {
+			dir = here
+		}
+		other := elsewhere(t, opts, 1, ordinary, "TEST_SHARED="+dir)
+		team, err := Start(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = team.Run(t.Context(), order{Plan: "dp=2", Steps: 200}.task(t))
+		team.Close(4)
+		if says := "on other1, with rank 1) directory " + there + ": is not that of agent 0's host"; shared != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("shared %v: %v", shared, err)
+		}
+		if _ = other.Wait(); other.ProcessState.ExitCode() != 4 {
+			t.Errorf("the other ended with %v", other.ProcessState)
+		}
+		if left, _ := os.ReadDir(here); len(left) > 0 {
+			t.Errorf("%v is left", left)
+		}
+	}
+}

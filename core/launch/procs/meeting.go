@@ -107,7 +107,7 @@ func (f *Found) try(ctx context.Context, identity string, work Work) (code int, 
 	var first error
 	for _, at := range f.Places {
 		s := f.seat(at)
-		s.Agent, s.Local, s.Share = f.Agent, f.Local+1, f.Share
+		s.Agent, s.Local, s.Share, s.Shared = f.Agent, f.Local+1, f.Share, f.Shared
 		code, err = s.Serve(ctx, identity, work)
 		refused := (*wire.Refusal)(nil)
 		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, &refused) && !refused.Elsewhere {

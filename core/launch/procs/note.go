@@ -24,7 +24,7 @@ type note struct {
 	Step     int             `json:"step,omitempty"`     // of noteAsk, noteAnswer and noteMeet
 	Stop     bool            `json:"stop,omitempty"`     // of noteAnswer
 	End      *ended          `json:"end,omitempty"`      // of noteDone
-	Text     string          `json:"text,omitempty"`     // of noteCancel and noteMeet: what is wrong
+	Text     string          `json:"text,omitempty"`     // of noteCancel, noteMeet and noteUnfit: what is wrong
 	Code     int             `json:"code,omitempty"`     // of noteEnd
 	Crew     *crew           `json:"crew,omitempty"`     // of noteCrew
 }
@@ -43,6 +43,7 @@ const (
 	noteLog      = "log"      // to the driver, with what a rank recorded
 	noteProgress = "progress" // to the driver: a step is done
 	noteAsk      = "ask"      // to the driver: does the run end after this step?
+	noteUnfit    = "unfit"    // to the driver: I cannot be one of them, for a reason
 	noteDone     = "done"     // to the driver: a task is done
 )
 
@@ -53,6 +54,8 @@ type crew struct {
 	// Here is how many agents its host has, Hosts how many hosts there are.
 	Here  int `json:"here"`
 	Hosts int `json:"hosts"`
+	// Probe is a file that is in every directory that all have in common.
+	Probe string `json:"probe,omitempty"`
 }
 
 // progress is train.Progress as JSON, in which a loss may be no number.

@@ -248,6 +248,9 @@ func (t *Team) heard(c *child, n *note) error {
 		}
 		return r.recorded(log)
 	}
+	if n.Kind == noteUnfit {
+		return errors.New(n.Text)
+	}
 	if r == nil {
 		return nil // of a run that was given up
 	}

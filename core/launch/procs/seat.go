@@ -30,6 +30,8 @@ type Seat struct {
 	Local int `json:"-"`
 	// Share, where not nil, is told how many agents there are on this host.
 	Share func(agents int) `json:"-"`
+	// Shared are directories that must be those of all agents.
+	Shared []string `json:"-"`
 }
 
 // Taken is the seat of this process; nil where it is no agent.

@@ -24,6 +24,8 @@ type Options struct {
 	// Lost, where not nil, is told at once of an agent that is: a launcher may leave no
 	// time for more.
 	Lost func(*Lost)
+	// Shared are directories that must be those of all agents, wherever they are.
+	Shared []string
 	// Identity is what all must agree on: a hash of program and configuration.
 	Identity string
 	// Deadline bounds how long the agents may take to come, and say nothing; 0 and more

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ type Team struct {
 	seat     Seat // of all, but for the agent's number
 	terms    *wire.Terms
 	ln       net.Listener
-	run      string // names this run, and no other
+	run      string   // names this run, and no other
+	probes   []string // files that show agents what they share
 	children []*child
 
 	mu       sync.Mutex
@@ -123,8 +125,7 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	defer late.Stop()
 	select {
 	case <-t.all:
-		t.man()
-		return nil
+		return t.man(o.Shared)
 	case <-t.broken:
 		return t.Over()
 	case <-ctx.Done():
@@ -258,15 +259,29 @@ func (t *Team) unexpected(h *wire.Hello) error {
 // onHost tells hosts apart.
 func onHost(h *wire.Hello) string { return h.Host + " " + h.Boot }
 
-// man tells all agents that all have come.
-func (t *Team) man() {
+// man tells all agents that all have come, and where there may be several hosts what
+// shows them whether they share directories.
+func (t *Team) man(shared []string) error {
+	probe := ""
+	for _, dir := range shared {
+		if !t.seat.Apart || dir == "" {
+			continue
+		}
+		probe = ".lockstep-" + t.run
+		path := filepath.Join(dir, probe)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return err
+		}
+		t.probes = append(t.probes, path)
+	}
 	here := map[string]int{}
 	for _, c := range t.children {
 		here[onHost(&c.hello)]++
 	}
 	for i, c := range t.children {
-		t.send(note{Kind: noteCrew, Crew: &crew{Run: t.run, Here: here[onHost(&c.hello)], Hosts: len(here)}}, []int{i})
+		t.send(note{Kind: noteCrew, Crew: &crew{Run: t.run, Here: here[onHost(&c.hello)], Hosts: len(here), Probe: probe}}, []int{i})
 	}
+	return nil
 }
 
 // Hosts says which agents are on which host and where they listen, if they may be on
@@ -360,6 +375,9 @@ func (t *Team) kill() {
 
 func (t *Team) reap(patience time.Duration) {
 	t.ln.Close()
+	for _, path := range t.probes {
+		_ = os.Remove(path) // it holds nothing
+	}
 	var all sync.WaitGroup
 	for _, c := range t.children {
 		all.Go(func() { c.end(patience) })
