@@ -116,6 +116,7 @@ func TestFindPlaces(t *testing.T) {
 		{"a Job", "JOB_COMPLETION_INDEX=5", -1, Network{Rendezvous: "job-0.service:29500"}, "job-0.service:29500"},
 		{"nobody but the user", "", 5, Network{Rendezvous: "[fe80::1%eth0]:29500"}, "[fe80::1%eth0]:29500"},
 		{"an agent that is none", "", 8, Network{Rendezvous: "10.0.0.1:29500"}, "agent=8: must lie below expect-agents=8"},
+		{"any port", "", 5, Network{Rendezvous: "10.0.0.1:0"}, "the others could not know which port agent 0 gets for 0"},
 		{"no port", "", 5, Network{Rendezvous: "10.0.0.1"}, `rendezvous "10.0.0.1": must be HOST:PORT`},
 		{"no host", "", 5, Network{Rendezvous: ":29500"}, "names no host"},
 		{"any host", "", 5, Network{Rendezvous: "0.0.0.0:29500"}, "is no address to which the others could go"},

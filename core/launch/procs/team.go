@@ -81,10 +81,13 @@ func (t *Team) open(ctx context.Context, o *Options) (err error) {
 }
 
 // loopback listens on a port of the loopback interface that the system chooses.
-func loopback() (net.Listener, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+func loopback() (net.Listener, error) { return either(net.Listen) }
+
+// either is loopback of the one version of IP or the other: a host may lack either.
+func either(listen func(network, address string) (net.Listener, error)) (net.Listener, error) {
+	ln, err := listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		if ln6, err6 := net.Listen("tcp", "[::1]:0"); err6 == nil {
+		if ln6, err6 := listen("tcp", "[::1]:0"); err6 == nil {
 			return ln6, nil
 		}
 	}
