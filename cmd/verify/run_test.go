@@ -186,7 +186,7 @@ func TestFlagsAreFrozen(t *testing.T) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
 	want := []string{"agent=-1", "agents=0", "backend=cpu", "case=", "completion=", "config=", "contract=[all]", "data=", "deadline=10m0s", "duration=0s", "expect-agents=0", "expect-ranks=0", "explain=", "faults=[default]", "format=[text]", "history=[]",
-		"interface=", "launch=goroutines", "level=1", "list=false", "local-rank=-1", "local_rank=-1", "out=", "plan=[]", "ports=", "rendezvous=", "seed=0", "self-test=false", "steps=0", "timeout=0s", "token-file=", "transport=auto"}
+		"interface=", "launch=goroutines", "level=1", "list=false", "local-rank=-1", "local_rank=-1", "out=", "plan=[]", "ports=", "rendezvous=", "seed=0", "self-test=false", "steps=0", "timeout=0s", "tls-ca=", "tls-cert=", "tls-key=", "token-file=", "transport=auto"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)
 	}

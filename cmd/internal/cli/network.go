@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,12 +23,13 @@ const (
 type network struct {
 	agent                        int
 	rendezvous, token, on, ports string
+	cert, key, authority         string
 	localRank                    int // as launchers of old pass it
 }
 
 // NetworkFlags are those that belong to --expect-agents.
 func NetworkFlags() []string {
-	return []string{"agent", "rendezvous", "token-file", "interface", "ports", "local-rank", "local_rank"}
+	return []string{"agent", "rendezvous", "token-file", "interface", "ports", "tls-cert", "tls-key", "tls-ca", "local-rank", "local_rank"}
 }
 
 func (n *network) flags(f *pflag.FlagSet) {
@@ -35,6 +38,9 @@ func (n *network) flags(f *pflag.FlagSet) {
 	f.StringVar(&n.token, "token-file", "", "`FILE` with a secret that all agents know, for its user's eyes alone (default: "+tokenVariable+" holds it); off loopback there must be one")
 	f.StringVar(&n.on, "interface", "", "where agents of this host listen: a `NAME`, address or CIDR (default: the address from which the route to agent 0 goes)")
 	f.StringVar(&n.ports, "ports", "", "`RANGE` of ports at which ranks listen, such as 29501-29600 (default: any)")
+	f.StringVar(&n.cert, "tls-cert", "", "`FILE` with the certificate of this agent: connections of agents that meet at a rendezvous are then TLS 1.3, and both sides show theirs")
+	f.StringVar(&n.key, "tls-key", "", "`FILE` with the certificate's key, for its user's eyes alone")
+	f.StringVar(&n.authority, "tls-ca", "", "`FILE` with the certificate of the authority that has issued those of all agents")
 	for _, name := range []string{"local-rank", "local_rank"} { // scripts of old launchers pass the one or the other
 		f.IntVar(&n.localRank, name, -1, "what LOCAL_RANK says")
 		must(f.MarkHidden(name))
@@ -52,10 +58,32 @@ func (n *network) network(flags *pflag.FlagSet) (w procs.Network, err error) {
 			return w, err
 		}
 	}
-	if w.Token, err = secret(n.token); err != nil {
-		return w, err
+	if w.Token, err = secret(n.token); err == nil {
+		w.TLS, err = n.secure()
 	}
-	return w, nil
+	return w, err
+}
+
+// secure is the TLS that the flags ask for; nil where they ask for none.
+func (n *network) secure() (*tls.Config, error) {
+	switch {
+	case n.cert == "" && n.key == "" && n.authority == "":
+		return nil, nil
+	case n.cert == "" || n.key == "" || n.authority == "":
+		return nil, errors.New("tls-cert, tls-key, tls-ca: must be given together, or none of them")
+	}
+	info, err := os.Stat(n.key)
+	if err == nil {
+		err = private(info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tls-key %s: %w", n.key, err)
+	}
+	c, err := procs.TLS(n.cert, n.key, n.authority)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return c, nil
 }
 
 // maxToken bounds a token.

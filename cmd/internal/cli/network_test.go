@@ -71,20 +71,22 @@ func TestNetworkFlags(t *testing.T) {
 	t.Setenv("LOCAL_RANK", "1")
 	t.Setenv("MASTER_PORT", "1")
 	for args, says := range map[string]string{
-		"--agent 1":                                          "--agent: belongs to --expect-agents",
-		"--ports 1-2":                                        "--ports: belongs to --expect-agents",
-		"--expect-agents 2 --agent 1":                        "agent=1: --rendezvous HOST:PORT must say where agent 0 listens",
-		"--expect-agents 2 --agent -1":                       "agent=-1: must be from 0",
-		"--expect-agents 2 --ports 2-1":                      `ports "2-1": must be a range`,
-		"--expect-agents 2 --ports 29501":                    "",
-		"--expect-agents 2 --rendezvous 127.0.0.1:0":         "the others could not know which port",
-		"--expect-agents 2 --rendezvous 10.0.0.1:29500":      "must know a secret",
-		"--expect-agents 2 --rendezvous 127.0.0.1:29500":     "",
-		"--expect-agents 2 --agent 0 --rendezvous [::1]:295": "", // before what a launcher says
-		"--expect-agents 2":                                  "",
-		"--expect-agents 2 --local-rank=1":                   "",
-		"--expect-agents 2 --local_rank=1":                   "",
-		"--expect-agents 2 --local-rank=0":                   "local-rank=0: LOCAL_RANK=1 says otherwise",
+		"--agent 1":                                             "--agent: belongs to --expect-agents",
+		"--ports 1-2":                                           "--ports: belongs to --expect-agents",
+		"--expect-agents 2 --agent 1":                           "agent=1: --rendezvous HOST:PORT must say where agent 0 listens",
+		"--expect-agents 2 --agent -1":                          "agent=-1: must be from 0",
+		"--expect-agents 2 --ports 2-1":                         `ports "2-1": must be a range`,
+		"--expect-agents 2 --ports 29501":                       "",
+		"--expect-agents 2 --rendezvous 127.0.0.1:0":            "the others could not know which port",
+		"--expect-agents 2 --rendezvous 10.0.0.1:29500":         "must know a secret",
+		"--expect-agents 2 --rendezvous 127.0.0.1:29500":        "",
+		"--expect-agents 2 --agent 0 --rendezvous [::1]:295":    "", // before what a launcher says
+		"--expect-agents 2":                                     "",
+		"--expect-agents 2 --local-rank=1":                      "",
+		"--expect-agents 2 --local_rank=1":                      "",
+		"--expect-agents 2 --tls-cert x":                        "must be given together",
+		"--expect-agents 2 --tls-cert x --tls-key y --tls-ca z": "tls-key y: stat y: no such file",
+		"--expect-agents 2 --local-rank=0":                      "local-rank=0: LOCAL_RANK=1 says otherwise",
 	} {
 		var p Placement
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)

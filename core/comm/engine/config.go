@@ -85,7 +85,7 @@ func (c *Config) Addr() string { return c.control().addr() }
 // control is the way of the control connections.
 func (c *Config) control() *Way { return &c.Ways[len(c.Ways)-1] }
 
-// terms are what this rank and its peers must agree on.
-func (c *Config) terms() *wire.Terms {
-	return &wire.Terms{Run: c.Run, Identity: c.Identity, Token: c.Token, Self: c.Rank, World: c.Size, Called: "rank"}
+// terms are what this rank and its peers must agree on where they meet by a way.
+func (c *Config) terms(w *Way) *wire.Terms {
+	return &wire.Terms{Run: c.Run, Identity: c.Identity, Token: c.Token, TLS: w.TLS, Self: c.Rank, World: c.Size, Called: "rank"}
 }

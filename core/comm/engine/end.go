@@ -297,7 +297,7 @@ func (e *end) reach(ctx context.Context, world int) (*link, error) {
 
 // by makes a link to a peer by one way.
 func (e *end) by(ctx context.Context, w *Way, addr string, world int) (*link, error) {
-	h := e.n.cfg.terms().Hello(world)
+	h := e.n.cfg.terms(w).Hello(world)
 	h.Group = e.id
 	_, conn, err := e.n.dial(ctx, w, addr, h, false)
 	if err != nil {

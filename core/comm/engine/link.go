@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -20,6 +21,8 @@ type Way struct {
 	Listener net.Listener
 	// Addr is what peers dial; "" is the listener's address.
 	Addr string
+	// TLS, where not nil, is of both sides of each connection.
+	TLS *tls.Config
 	// Dial connects to what a peer gave as its address.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Link makes a link of a connection over which both sides have shaken hands, one of

@@ -59,7 +59,7 @@ func enter(cfg Config, be kernels.Backend) (*node, error) {
 	}
 	for i := range n.cfg.Ways {
 		w := &n.cfg.Ways[i]
-		go n.cfg.terms().Serve(w.Listener, func(g *wire.Guest) { n.receive(g, w) }, nil)
+		go n.cfg.terms(w).Serve(w.Listener, func(g *wire.Guest) { n.receive(g, w) }, nil)
 	}
 	return n, nil
 }
@@ -124,7 +124,7 @@ func (n *node) linked(w *Way) {
 func (n *node) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Rendezvous)
 	defer cancel()
-	h := n.cfg.terms().Hello(0)
+	h := n.cfg.terms(n.cfg.control()).Hello(0)
 	h.Control, h.Addrs = true, map[string]string{}
 	for i := range n.cfg.Ways {
 		h.Addrs[n.cfg.Ways[i].Name] = n.cfg.Ways[i].addr()
@@ -179,8 +179,8 @@ func (n *node) dial(ctx context.Context, w *Way, addr string, h wire.Hello, agai
 		conn, err := w.Dial(ctx, addr)
 		if err == nil {
 			var ch *wire.Channel
-			if ch, err = n.cfg.terms().Greet(conn, h); err == nil {
-				return ch, conn, nil
+			if ch, err = n.cfg.terms(w).Greet(conn, h); err == nil {
+				return ch, ch.Conn, nil
 			}
 			conn.Close()
 		}

@@ -4,13 +4,18 @@ package tcp_test
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/comm/engine"
 	"github.com/lockstep-ml/lockstep/core/comm/tcp"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/internal/authority"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -30,4 +35,46 @@ func TestSuite(t *testing.T) {
 			commtest.Run(t, open, host, algo == names.Tree)
 		})
 	}
+}
+
+// TestSecureSuite is the conformance suite over connections that are TLS.
+func TestSecureSuite(t *testing.T) {
+	a := authority.New(t)
+	cert, key := a.Issue(time.Now().Add(time.Hour))
+	config, err := wire.TLS(cert, key, a.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(t testing.TB, size int) []comm.Communicator {
+		comms, err := engine.Local(context.Background(), size, host, comm.Options{Deadline: 10 * time.Second}, func() (engine.Way, error) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			w := tcp.Secure(ln, config)
+			dial := w.Dial
+			w.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, addr)
+				return &begins{Conn: conn, t: t}, err
+			}
+			return w, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return comms
+	}
+	commtest.Run(t, open, host, true)
+}
+
+// begins is a connection whose first byte is that of a TLS handshake.
+type begins struct {
+	net.Conn
+	t  testing.TB
+	as atomic.Bool
+}
+
+func (b *begins) Write(p []byte) (int, error) {
+	const handshake = 22
+	if !b.as.Swap(true) && p[0] != handshake {
+		b.t.Errorf("a connection begins with %d", p[0])
+	}
+	return b.Conn.Write(p)
 }

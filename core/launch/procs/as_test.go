@@ -4,6 +4,7 @@ package procs
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(serveFaulty(seat))
 	case seat != nil:
 		EndWithParent(func() { os.Exit(9) })
+		seat.Network.TLS = ownTLS()
 		os.Exit(serve(seat, os.Args[1]))
 	case os.Getenv("TEST_LAUNCHED") != "":
 		n, _ := strconv.Atoi(os.Getenv("TEST_AGENT"))
@@ -54,6 +56,7 @@ func TestMain(m *testing.M) {
 			if dir := os.Getenv("TEST_SHARED"); dir != "" {
 				f.Shared = []string{dir}
 			}
+			f.Network.TLS = ownTLS()
 			if local := os.Getenv("TEST_LOCAL"); local != "" {
 				f.Local, _ = strconv.Atoi(local)
 			}
@@ -63,6 +66,20 @@ func TestMain(m *testing.M) {
 		drive()
 	}
 	os.Exit(m.Run())
+}
+
+// ownTLS is what the environment says of it.
+func ownTLS() *tls.Config {
+	files := strings.Fields(os.Getenv("TEST_TLS"))
+	if len(files) == 0 {
+		return nil
+	}
+	c, err := TLS(files[0], files[1], files[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	return c
 }
 
 func serve(seat Server, as string) int {
@@ -79,6 +96,7 @@ func serve(seat Server, as string) int {
 	}
 	code, err := seat.Serve(context.Background(), identity, do)
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 4
 	}
 	return code

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/internal/authority"
 )
 
 const testToken = "a token of a test, long enough"
@@ -50,6 +51,7 @@ func elsewhere(t *testing.T, o Options, n int, as string, more ...string) *exec.
 	cmd.Env = append(os.Environ(), "TEST_LAUNCHED="+t.Name(), fmt.Sprintf("TEST_AGENT=%d", n), fmt.Sprintf("TEST_AGENTS=%d", o.Agents), "TEST_TOKEN="+testToken,
 		fmt.Sprintf("TEST_HOST=other%d", n), "TEST_PLACES="+strings.Join(o.Found.Places, " "))
 	cmd.Env = append(cmd.Env, more...)
+	cmd.Stderr = new(strings.Builder)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +60,20 @@ func elsewhere(t *testing.T, o Options, n int, as string, more ...string) *exec.
 		_ = cmd.Wait()
 	})
 	return cmd
+}
+
+// secured gives agent 0 a certificate, and says which one the others have.
+func secured(t *testing.T, by *authority.Authority, o *Options) []string {
+	t.Helper()
+	cert, key := by.Issue(time.Now().Add(time.Hour))
+	config, err := TLS(cert, key, by.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Found.Network.TLS = config
+	o.Environment = []string{"TEST_TLS=" + cert + " " + key + " " + by.File}
+	cert, key = by.Issue(time.Now().Add(time.Hour))
+	return []string{"TEST_TLS=" + cert + " " + key + " " + by.File}
 }
 
 // Agents of several hosts meet where they are told, by any kind of address, and give
@@ -83,6 +99,8 @@ func TestHostsMeet(t *testing.T) {
 			c.Close()
 		}
 	}()
+	ca := authority.New(t)
+	places["TLS"] = []string{free(t, "127.0.0.1")}
 	places["the second port"] = []string{taken.Addr().String(), free(t, "127.0.0.1")}
 	o := order{Plan: "dp=4,zero=1", Steps: 3}
 	cfg, err := o.config()
@@ -96,7 +114,11 @@ func TestHostsMeet(t *testing.T) {
 	for name, at := range places {
 		t.Run(name, func(t *testing.T) {
 			opts := apart(t, 3, at...)
-			others := []*exec.Cmd{elsewhere(t, opts, 1, ordinary), elsewhere(t, opts, 2, ordinary)}
+			var more []string
+			if name == "TLS" {
+				more = secured(t, ca, &opts)
+			}
+			others := []*exec.Cmd{elsewhere(t, opts, 1, ordinary, more...), elsewhere(t, opts, 2, ordinary, more...)}
 			team, err := Start(t.Context(), opts)
 			if err != nil {
 				t.Fatal(err)
@@ -132,19 +154,26 @@ func TestHostsRefuse(t *testing.T) {
 		as   string
 		env  []string
 		says string
+		told string // to the other
 	}{
-		"token":      {ordinary, []string{"TEST_TOKEN=another token of sufficient length"}, "agent 1 did not come within 2s; last refused: 127.0.0.1"},
-		"local rank": {ordinary, []string{"TEST_HOST=here", "TEST_LOCAL=0"}, "was refused: local rank 0 of host here is that of agent"},
-		"program":    {stranger, nil, "on other1) was refused: program and configuration is another program there and a program here"},
-		"job":        {ordinary, []string{"TEST_LAUNCHED=another job"}, "run is a test another job there and a test TestHostsRefuse/job here"},
+		"token":       {ordinary, []string{"TEST_TOKEN=another token of sufficient length"}, "agent 1 did not come within 2s; last refused: 127.0.0.1", "the token does not fit"},
+		"certificate": {ordinary, nil, "agent 1 did not come within 2s; last refused: 127.0.0.1", "certificate signed by unknown authority"},
+		"local rank":  {ordinary, []string{"TEST_HOST=here", "TEST_LOCAL=0"}, "was refused: local rank 0 of host here is that of agent", "agent 1"},
+		"program":     {stranger, nil, "on other1) was refused: program and configuration is another program there and a program here", "another program there"},
+		"job":         {ordinary, []string{"TEST_LAUNCHED=another job"}, "run is a test another job there and a test TestHostsRefuse/job here", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := apart(t, 3, free(t, "127.0.0.1"))
 			opts.Found.Local, opts.Found.Network.Host = 0, "other2"
 			opts.Deadline = 2 * time.Second
 			opts.Environment = nil
+			var secret []string
+			if name == "certificate" {
+				secret = secured(t, authority.New(t), &opts)
+				x.env = secured(t, authority.New(t), &Options{Found: &Found{}})
+			}
 			one := elsewhere(t, opts, 1, x.as, x.env...)
-			elsewhere(t, opts, 2, ordinary, "TEST_HOST=here", "TEST_LOCAL=0")
+			elsewhere(t, opts, 2, ordinary, append(secret, "TEST_HOST=here", "TEST_LOCAL=0")...)
 			team, err := Start(t.Context(), opts)
 			if err == nil {
 				team.Close(0)
@@ -154,6 +183,9 @@ func TestHostsRefuse(t *testing.T) {
 			}
 			if _ = one.Wait(); one.ProcessState.ExitCode() != 4 {
 				t.Errorf("it ended with %d", one.ProcessState.ExitCode())
+			}
+			if said := fmt.Sprint(one.Stderr); !strings.Contains(said, x.told) {
+				t.Errorf("it says %q, want %q", said, x.told)
 			}
 		})
 	}

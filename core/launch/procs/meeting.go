@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -75,13 +76,18 @@ func (f *Found) read() (s Seat, err error) {
 func (f *Found) Serve(ctx context.Context, identity string, work Work) (int, error) {
 	patience := within(f.Deadline, MaxJoin)
 	late, pause := time.Now().Add(patience), 20*time.Millisecond
+	var told error // by who is of another run, as it seems: says more than that nobody is there
 	for {
 		code, err := f.try(ctx, identity, work)
-		if refused := (*wire.Refusal)(nil); err == nil || errors.As(err, new(*inSeat)) || errors.As(err, new(*notPrivate)) || errors.As(err, &refused) && !refused.Elsewhere {
+		refused := (*wire.Refusal)(nil)
+		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, new(*notPrivate)) || errors.As(err, &refused) && !refused.Elsewhere {
 			return code, err
 		}
+		if refused != nil {
+			told = err
+		}
 		if time.Now().After(late) {
-			return 0, fmt.Errorf("%v: did not reach its driver%s within %v: %w", f, f.whither(), patience, err)
+			return 0, fmt.Errorf("%v: did not reach its driver%s within %v: %w", f, f.whither(), patience, cmp.Or(told, err))
 		}
 		select {
 		case <-ctx.Done():

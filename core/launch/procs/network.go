@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 )
 
 // Network is how agents reach each other that may be on several hosts.
@@ -30,6 +32,10 @@ type Network struct {
 	// Host names this host; empty is what the system says.
 	Host string
 }
+
+// TLS is the configuration of agents that show each other certificates of one
+// authority: see wire.TLS.
+func TLS(cert, key, authority string) (*tls.Config, error) { return wire.TLS(cert, key, authority) }
 
 // MinToken is the least length of a token in bytes.
 const MinToken = 16

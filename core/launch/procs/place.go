@@ -78,6 +78,9 @@ func (a *agent) ways() ([]engine.Way, error) {
 		return nil, fmt.Errorf("a rank listens %s: %w", a.at, err)
 	}
 	w := tcp.Way(ln)
+	if a.Network.TLS != nil {
+		w = tcp.Secure(ln, a.Network.TLS)
+	}
 	ap := netip.MustParseAddrPort(ln.Addr().String())
 	// What the others are told says in words where that is: they see it where they
 	// cannot reach it. A zone is this host's name of a link, and another one's there.
