@@ -365,8 +365,12 @@ func (t *Team) Close(code int) {
 	t.released = true
 	t.mu.Unlock()
 	t.send(note{Kind: noteEnd, Code: code}, nil)
-	t.reap(2 * time.Second)
+	t.reap(patienceToEnd)
 }
+
+// patienceToEnd is how long agents that are told to end may take: on a machine with other
+// work, and under the race detector, which takes a second for that, they are late.
+const patienceToEnd = 5 * time.Second
 
 // kill ends what there is of a team that did not come about.
 func (t *Team) kill() {
