@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -156,7 +157,9 @@ func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
 	ch := &Channel{Conn: conn}
 	var first, answer step
 	if err := ch.Receive(maxHello, Patience, &first); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) && t.TLS == nil {
+		// Who waits for TLS says nothing, and gives up as late as this side does: which
+		// of them is first is chance.
+		if (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF)) && t.TLS == nil {
 			err = fmt.Errorf("%w: it says nothing, and may want TLS", err)
 		}
 		return nil, alerted(err)

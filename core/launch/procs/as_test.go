@@ -29,8 +29,16 @@ const (
 	stranger = "stranger" // an agent of another program
 	mute     = "mute"     // an agent that does not join
 	early    = "early"    // an agent that ends at once
+	late     = "late"     // an agent that takes its time to end
+	faulty   = "faulty"   // an agent with the fault that follows
 	driver   = "driver"   // a driver that starts agents and says which processes they are
 )
+
+// serveFaulty is of the agents that have a fault, which only Linux can give them.
+var serveFaulty func(seat *Seat) int
+
+// works are other works of agents than work, by what the test binary is.
+var works = map[string]Work{}
 
 // TestMain lets the test binary be an agent, or a driver.
 func TestMain(m *testing.M) {
@@ -84,17 +92,21 @@ func ownTLS() *tls.Config {
 
 func serve(seat Server, as string) int {
 	identity, do := "a program", Work(work)
+	if other := works[as]; other != nil {
+		do = other
+	}
 	switch as {
 	case mute:
 		time.Sleep(time.Minute)
 	case early:
 		return 7
-	case soaks:
-		do = soak{}.work
 	case stranger:
 		identity = "another program"
 	}
 	code, err := seat.Serve(context.Background(), identity, do)
+	if as == late {
+		time.Sleep(lastWords + lastWords/2) // and its connection is closed
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 4

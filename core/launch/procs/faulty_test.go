@@ -31,9 +31,6 @@ type fault struct {
 	Dir         string // of the run
 }
 
-// faulty, as what the test binary is, is followed by a fault.
-const faulty = "faulty"
-
 // phases of a run, and faults.
 const (
 	joining    = "joining"
@@ -71,8 +68,10 @@ type victim struct {
 	once sync.Once
 }
 
-// serveFaulty takes a seat until the fault, or to the end.
-func serveFaulty(seat *Seat) int {
+func init() { serveFaulty = asFaulty }
+
+// asFaulty takes a seat until the fault, or to the end.
+func asFaulty(seat *Seat) int {
 	v := &victim{}
 	if err := json.Unmarshal([]byte(os.Args[2]), &v.fault); err != nil {
 		return 2

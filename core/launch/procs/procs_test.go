@@ -129,6 +129,22 @@ func TestLostAgentIsNamed(t *testing.T) {
 	}
 }
 
+// An agent that takes its time to end, its connection closed, ends with the code that it
+// was told.
+func TestLateToEnd(t *testing.T) {
+	team, err := Start(t.Context(), Options{Agents: 2, Args: []string{late}, Identity: "a program"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	team.Close(3)
+	gone(t, team)
+	for i, c := range team.children {
+		if code := c.cmd.ProcessState.ExitCode(); code != 3 {
+			t.Errorf("agent %d ended with %d", i, code)
+		}
+	}
+}
+
 // A run that the lost agent has no part in ends as it would, and is the last.
 func TestRunWithoutTheLostAgent(t *testing.T) {
 	team := started(t, 2)

@@ -331,13 +331,16 @@ func (t *Team) gone(c *child, why error) {
 		why = c.last(why)
 	}
 	t.mu.Lock()
+	ending := t.released // then Close waits for it, longer than last does
 	t.lose(c.lost(why))
 	runs := make([]*run, 0, len(t.runs))
 	for _, r := range t.runs {
 		runs = append(runs, r)
 	}
 	t.mu.Unlock()
-	c.kill() // where it is only silent, its ranks must not go on
+	if !ending {
+		c.kill() // where it is only silent, its ranks must not go on
+	}
 	for _, r := range runs {
 		r.ends(c.agent, nil)
 	}
