@@ -34,12 +34,6 @@ const (
 	driver   = "driver"   // a driver that starts agents and says which processes they are
 )
 
-// serveFaulty is of the agents that have a fault, which only Linux can give them.
-var serveFaulty func(seat *Seat) int
-
-// works are other works of agents than work, by what the test binary is.
-var works = map[string]Work{}
-
 // TestMain lets the test binary be an agent, or a driver.
 func TestMain(m *testing.M) {
 	seat, err := Taken()

@@ -27,8 +27,6 @@ var (
 // soaks, as what the test binary is, reduces instead of training.
 const soaks = "soaks"
 
-func init() { works[soaks] = soak{}.work }
-
 // soak is what its agents are to do.
 type soak struct{ Ranks, Times int }
 
