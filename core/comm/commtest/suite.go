@@ -11,6 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,12 +80,12 @@ func Checks() []Check {
 // world, be the backend of a rank's tensors. The log says how much was checked.
 func Run(t *testing.T, open func(t testing.TB, size int) []comm.Communicator, be func(rank int) kernels.Backend, canonical bool) {
 	t.Helper()
-	ran, worlds, judged := 0, 0, &atomic.Int64{}
+	ran, worlds, judged := 0, map[int]int{}, &atomic.Int64{}
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			c.Run(t, Suite{
 				Open: func(size int) ([]comm.Communicator, error) {
-					worlds++
+					worlds[size]++
 					return open(t, size), nil
 				},
 				Backend:   be,
@@ -92,7 +95,17 @@ func Run(t *testing.T, open func(t testing.TB, size int) []comm.Communicator, be
 			ran++
 		})
 	}
-	t.Logf("%d checks ran, on %d worlds of 1 to 8 ranks; %d operations of drills were judged", ran, worlds, judged.Load())
+	t.Logf("%d of %d checks ran, on %s; %d operations of drills were judged", ran, len(Checks()), listWorlds(worlds), judged.Load())
+}
+
+// listWorlds says how many worlds there were, and of which sizes.
+func listWorlds(bySize map[int]int) string {
+	n, sizes := 0, ""
+	for _, size := range slices.Sorted(maps.Keys(bySize)) {
+		n += bySize[size]
+		sizes += fmt.Sprintf(", %d of %d", bySize[size], size)
+	}
+	return fmt.Sprintf("%d worlds (%s ranks)", n, strings.TrimPrefix(sizes, ", "))
 }
 
 // sizes are the worlds of most checks.
