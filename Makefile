@@ -38,15 +38,15 @@ campaign-plans: ## every variant of both fixtures under every plan of the table:
 # Of one package after the other, as the native fuzzer runs one target at a time.
 FUZZTIME ?= 30s
 FUZZ     := core/trace:FuzzRead contracts:FuzzHistory core/checkpoint:FuzzHeader core/checkpoint:FuzzManifest cmd/train:FuzzConfig \
-	core/comm/wire:FuzzHello core/comm/engine:FuzzFrame core/comm/engine:FuzzNotes core/launch/procs:FuzzSaid
+	core/comm/wire:FuzzHello core/comm/engine:FuzzFrame core/comm/engine:FuzzNotes core/comm/shm:FuzzSegment core/launch/procs:FuzzSaid
 .PHONY: fuzz
-fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames and notes to their readers, each for 30 s
+fuzz: ## feed hostile histories, checkpoints, manifests, configurations, frames, shared memory and notes to their readers, each for 30 s
 	@for t in $(FUZZ); do echo "fuzz $$t"; \
 	$(GO) test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; done
 
 .PHONY: fuzz-wire
-fuzz-wire: ## feed hostile greetings and frames to who listens, each for 30 s
-	@$(MAKE) --no-print-directory fuzz FUZZ="core/comm/wire:FuzzHello core/comm/engine:FuzzFrame"
+fuzz-wire: ## feed hostile greetings, frames and shared memory to who listens, each for 30 s
+	@$(MAKE) --no-print-directory fuzz FUZZ="core/comm/wire:FuzzHello core/comm/engine:FuzzFrame core/comm/shm:FuzzSegment"
 
 # Of agents that launchers start.
 CONTRACTS ?= all

@@ -1,0 +1,203 @@
+package shm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/comm/engine"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// hostile is a link whose side, after some frames, writes into the segment what its
+// peer cannot go on with.
+type hostile struct {
+	*link
+	attack
+	left *atomic.Int64 // frames, of all of the rank's links
+}
+
+type attack struct {
+	do    func(l *link, header []byte) // instead of a frame; no other follows
+	reads func(l *link)                // after each time that it has read; it goes on
+}
+
+func (h *hostile) Write(header, payload []byte, done int) (int, error) {
+	if done == 0 && h.left.Add(-1) < 0 && h.do != nil {
+		if h.left.Load() == -1 {
+			h.do(h.link, header)
+			_, _ = unix.Write(h.fd, []byte{0}) // its peer looks
+		}
+		return 0, nil
+	}
+	return h.link.Write(header, payload, done)
+}
+
+func (h *hostile) Read(header, payload []byte, done int) (int, error) {
+	n, err := h.link.Read(header, payload, done)
+	if h.left.Load() < 0 && h.reads != nil {
+		h.reads(h.link)
+	}
+	return n, err
+}
+
+// line publishes a line of a kind.
+func (l *link) line(mark uint32, header []byte) {
+	w := &l.out
+	w.line(mark, header)
+	w.at += lineBytes
+	w.head.Store(w.at)
+}
+
+// changed is a frame's header with another value, and a sum that fits.
+func changed(header []byte, at int, value uint64) []byte {
+	out := append([]byte(nil), header...)
+	binary.LittleEndian.PutUint64(out[at:], value)
+	binary.LittleEndian.PutUint32(out[44:], crc32.Checksum(out[:44], crc32.MakeTable(crc32.Castagnoli)))
+	return out
+}
+
+const lengthAt = 32 // of a frame's header
+
+// attacks are what a rank does to the others.
+var attacks = []struct {
+	name string
+	attack
+	is   error
+	says string // by all ranks
+}{
+	{"a line of garbage", attack{do: func(l *link, header []byte) { l.line(0xdeadbeef, header) }}, comm.ErrCorrupt, "a line begins with 0xdeadbeef"},
+	{"a line of nothing", attack{do: func(l *link, _ []byte) { l.line(0, nil) }}, comm.ErrCorrupt, "a line begins with 0x00000000"},
+	{"more than a ring holds", attack{do: func(l *link, _ []byte) { l.out.head.Add(RingBytes + lineBytes) }}, comm.ErrCorrupt, "of a ring of"},
+	{"as much as can be said", attack{do: func(l *link, _ []byte) { l.out.head.Store(math.MaxUint64) }}, comm.ErrCorrupt, "it is written up to 18446744073709551615"},
+	{"the half of all numbers", attack{do: func(l *link, _ []byte) { l.out.head.Add(1 << 63) }}, comm.ErrCorrupt, "it is written up to"},
+	{"less than before", attack{do: func(l *link, _ []byte) { l.out.head.Add(^uint64(0)) }}, comm.ErrCorrupt, "it is written up to"},
+	{"a turn to what is not written", attack{do: func(l *link, _ []byte) { l.line(lineSkip, nil) }}, comm.ErrCorrupt, "it goes on at"},
+	{"a header of garbage", attack{do: func(l *link, _ []byte) { l.line(lineFrame, []byte("GET / HTTP/1.1")) }}, comm.ErrCorrupt, "a frame begins with"},
+	{"a header that has changed", attack{do: func(l *link, header []byte) {
+		header[8]++
+		l.line(lineFrame, header)
+		header[8]--
+	}}, comm.ErrCorrupt, "CRC-32C of a frame's header"},
+	{"a payload that is longer", attack{do: func(l *link, header []byte) { l.line(lineFrame, changed(header, lengthAt, 1<<40)) }}, comm.ErrCorrupt, "a piece of 1099511627776 bytes came"},
+	{"a payload that is endless", attack{do: func(l *link, header []byte) { l.line(lineFrame, changed(header, lengthAt, math.MaxUint64)) }}, comm.ErrCorrupt, "a piece of 18446744073709551615 bytes came"},
+	{"reads more than was written", attack{reads: func(l *link) { l.in.tail.Add(3 * RingBytes) }}, comm.ErrCorrupt, "it is read up to"},
+	{"reads less than before", attack{reads: func(l *link) { l.in.tail.Store(0) }}, comm.ErrCorrupt, "it is read up to 0"},
+	{"half a frame", attack{do: func(l *link, header []byte) {
+		l.line(lineFrame, header)
+		l.out.head.Add(7)
+	}}, comm.ErrDeadline, "rank 1"},
+	{"nothing", attack{do: func(*link, []byte) {}}, comm.ErrDeadline, "rank 1"},
+	{"waits for what never comes", attack{do: func(l *link, _ []byte) {
+		l.in.headWanted.Store(1 << 63)
+		l.out.tailWanted.Store(math.MaxUint64)
+	}}, comm.ErrDeadline, "rank 1"},
+}
+
+// Whatever a rank writes into what it shares with others, these end with an error that
+// names the link, or with the deadline: soon, and without touching anything else.
+func TestHostileRank(t *testing.T) {
+	for _, x := range attacks {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			errs := attacked(t, x.attack)
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			for r, err := range errs {
+				var e *comm.Error
+				if !errors.As(err, &e) || !errors.Is(err, x.is) || !strings.Contains(err.Error(), x.says) {
+					t.Errorf("rank %d: %v, want %v, %q", r, err, x.is, x.says)
+				} else if x.is == comm.ErrCorrupt && (e.Peer != 1 || !strings.Contains(err.Error(), "link from rank 1")) {
+					t.Errorf("rank %d: %v does not name the link", r, err)
+				}
+			}
+		})
+	}
+}
+
+// attacked has three ranks reduce, of which rank 1 does something after a while. It
+// gives the error of each.
+func attacked(t *testing.T, how attack) []error {
+	const size, elements = 3, 1 << 18 // a ring is never full
+	configs, err := engine.Listen(size, func() ([]engine.Way, error) {
+		w, err := Listen()
+		return []engine.Way{w}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range configs {
+		c := &configs[r]
+		c.Rank, c.Size, c.Coordinator, c.Run, c.Options = r, size, configs[0].Addr(), t.Name(), comm.Options{Deadline: time.Second}
+	}
+	left := &atomic.Int64{}
+	left.Store(50)
+	configs[1].Ways[0].Link = func(ctx context.Context, conn net.Conn, dialed bool) (engine.Link, error) {
+		l, err := connect(ctx, conn, dialed)
+		if err != nil {
+			return nil, err
+		}
+		return &hostile{l.(*link), how, left}, nil
+	}
+	be := commtest.Memory{}
+	ends, err := engine.JoinAll(t.Context(), configs, func(int) kernels.Backend { return be })
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, size)
+	var all sync.WaitGroup
+	for r, c := range ends {
+		all.Go(func() {
+			defer c.Close()
+			buf, err := be.Alloc(elements)
+			for errs[r] = err; errs[r] == nil; {
+				errs[r] = c.AllReduce(t.Context(), kernels.Flat(buf), kernels.Max)
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// A peer that wakes this side without end does not keep it from looking at the time: a
+// little of that is read at a time. All of it is in the end.
+func TestEndlessWaking(t *testing.T) {
+	a, b := pair(t)
+	defer a.Close()
+	defer b.Close()
+	for {
+		if _, err := unix.Write(b.fd, make([]byte, 1<<12)); err != nil {
+			break
+		}
+	}
+	waiting := func() int {
+		n, err := unix.IoctlGetInt(a.fd, unix.TIOCINQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for n := waiting(); n > 0; {
+		a.Wait(true, true)
+		a.Waited()
+		left := waiting()
+		if took := n - left; took < 1 || took > 1<<13 {
+			t.Fatalf("%d of %d bytes were read at once", took, n)
+		}
+		n = left
+	}
+}
