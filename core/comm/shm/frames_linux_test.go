@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-ml/lockstep/internal/race"
 )
 
 // sizes are of payloads that break things.
@@ -165,7 +167,7 @@ func rest(sides []*side) []frame { return append(slices.Clone(sides[0].in), side
 // What one side sends the other one gets, bit for bit and in order, whatever lengths
 // there are and whoever is ahead; and a side that waits is woken as soon as it can go on.
 func TestFrames(t *testing.T) {
-	for seed := range uint64(8) {
+	for _, seed := range race.Some(4, []uint64{0, 1, 2, 3, 4, 5, 6, 7}) {
 		a, b := pair(t)
 		random := rand.New(rand.NewPCG(seed, 1))
 		sides := []*side{{link: a, random: random}, {link: b, random: random}}
