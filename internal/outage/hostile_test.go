@@ -29,6 +29,9 @@ type besieged struct {
 	tls   bool
 }
 
+// crowd is more strangers than there is room for.
+const crowd = 300
+
 const token = "sixteen bytes and more"
 
 // Strangers come to every port of a run, while its agents meet and while it trains: by
@@ -69,7 +72,9 @@ func (b *besieged) hold(t *testing.T, n, steps int) bool {
 		commands = b.meetUnderSiege(meeting, g, n/4, line, &there)
 	} else {
 		commands = []*command{g.start("train", line)}
-		g.lay(meeting, n/4, append(those(waits), those(goes)...), g.firstPort(commands[0]), &there)
+		first := g.firstPort(commands[0])
+		g.lay(meeting, crowd, those(stays), first, &there)
+		g.lay(meeting, n/4, append(those(waits), those(goes)...), first, &there)
 	}
 	g.trains(commands, 3)
 	leave()
@@ -130,7 +135,6 @@ func (b *besieged) meetUnderSiege(ctx context.Context, g *siege, n int, line str
 	agent(0, at)
 	agent(1, at)
 	driver := g.firstPort(all[0])[:1]
-	const crowd = 300
 	if !b.tls { // then they are thrown out as late as a handshake may be
 		g.lay(ctx, crowd, those(stays), driver, there)
 		there.Wait()
