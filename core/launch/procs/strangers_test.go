@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -110,6 +111,44 @@ func TestEarlyStrangersEndTheTeam(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// An agent that was shut out to make room for strangers tries again; one that was
+// refused does not.
+func TestShutOut(t *testing.T) {
+	for name, token := range map[string]string{"": testToken, "the token does not fit": "another token, long enough"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		s := Seat{Driver: ln.Addr().String(), Run: "a run", Token: []byte(testToken), Agents: 1, Join: 10 * time.Second, Silence: 10 * time.Second}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(seatVariable, string(text))
+		seat, err := Taken()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seat.Token = []byte(token)
+		go func() {
+			for range 3 {
+				if c, err := ln.Accept(); err == nil {
+					c.Close()
+				}
+			}
+			s.terms("a program", 1).Serve(ln, func(g *wire.Guest) {
+				_ = g.Welcome() // the agent sees whether it is
+				_ = g.Send(note{Kind: noteEnd, Code: 3}, time.Second)
+			}, nil)
+		}()
+		code, err := seat.Serve(t.Context(), "a program", nil)
+		if name == "" && (err != nil || code != 3) || name != "" && (err == nil || !strings.Contains(err.Error(), name)) {
+			t.Errorf("%d, %v, want %q", code, err, name)
 		}
 	}
 }
