@@ -47,7 +47,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			n := *visits * b.share / 10
-			for steps := 100 + n; ; steps *= 2 {
+			for steps := 100 + n/5; ; steps *= 2 {
 				if b.hold(t, n, steps) {
 					return
 				}
@@ -98,6 +98,7 @@ func (b *besieged) hold(t *testing.T, n, steps int) bool {
 			before = g.levels()
 		}
 	}
+	t.Logf("they had come by %.20q", lastLine(commands[0].stdout.String()))
 	g.level(before)
 	if _, over := g.count(); over {
 		t.Logf("the run of %d steps was over too soon", steps)
@@ -213,6 +214,7 @@ func (g *siege) endsWell(commands []*command, steps int) {
 		}
 	}
 	g.empty(time.Now().Add(5 * time.Second))
+	until = time.Now().Add(5 * time.Minute)
 	plain := g.start("train", fmt.Sprintf("--steps %d --horizon 0 --fingerprint --quiet", steps))
 	if !plain.wait(until) || plain.stdout.String() == "" || !strings.HasSuffix(commands[0].stdout.String(), "\n"+plain.stdout.String()) {
 		g.t.Errorf("it has not the bits of one that nobody disturbed: %s", plain.said())
@@ -297,4 +299,9 @@ func (g *siege) goroutines(c *command) (out []int) {
 	slices.Reverse(out)
 	g.empty(time.Now().Add(10 * time.Second))
 	return out
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
