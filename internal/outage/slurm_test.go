@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,16 +101,6 @@ func newCluster(t *testing.T) *cluster {
 		return strings.TrimSpace(string(out)) == "2 idle"
 	})
 	return c
-}
-
-// freePort is a port of the loopback interface that nobody has.
-func freePort(t *testing.T) int {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // daemon starts a program that stays in the foreground.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,6 +123,16 @@ func (s *stage) launched(agents int, name, line string) (all []*command) {
 			"TORCHELASTIC_RUN_ID="+s.dir, "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(os.Getpid()), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank)))
 	}
 	return all
+}
+
+// freePort is a port of the loopback interface that nobody has.
+func freePort(t testing.TB) int {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // buffer may be read while it is written to.

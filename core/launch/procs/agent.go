@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,25 +71,6 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 			a.heard(ctx, &n)
 		}
 	}
-}
-
-// join connects to the driver.
-func (a *agent) join(ctx context.Context) (err error) {
-	dialer := net.Dialer{Timeout: a.Join}
-	conn, err := dialer.DialContext(ctx, "tcp", a.Driver)
-	if err != nil {
-		return err
-	}
-	terms := a.terms(a.identity, a.Agent)
-	if a.at, err = a.place(conn.LocalAddr()); err == nil {
-		hello := terms.Hello(a.Agents)
-		hello.Process, hello.Host, hello.Boot, hello.Local, hello.Address = os.Getpid(), a.at.host, boot(), a.Local, a.at.where()
-		a.ch, err = terms.Greet(conn, hello)
-	}
-	if err != nil {
-		conn.Close()
-	}
-	return err
 }
 
 // manned notes that all agents have come.

@@ -32,6 +32,8 @@ type Seat struct {
 	Share func(agents int) `json:"-"`
 	// Shared are directories that must be those of all agents.
 	Shared []string `json:"-"`
+
+	started bool // by its driver, which then is there
 }
 
 // Taken is the seat of this process; nil where it is no agent.
@@ -40,7 +42,7 @@ func Taken() (*Seat, error) {
 	if !ok {
 		return nil, nil
 	}
-	s := &Seat{}
+	s := &Seat{started: true}
 	if err := json.Unmarshal([]byte(text), s); err != nil {
 		return nil, fmt.Errorf("%s=%.60q: %w", seatVariable, text, err)
 	}

@@ -102,12 +102,8 @@ func (s *Seat) terms(identity string, self int) *wire.Terms {
 
 // fill starts the agents and waits for them.
 func (t *Team) fill(ctx context.Context, o *Options) error {
-	for i := range o.Agents {
-		s := t.seat
-		s.Agent = i
-		if err := t.add(s, o); err != nil {
-			return err
-		}
+	if err := t.enlist(o); err != nil {
+		return err
 	}
 	if o.Found != nil && !t.seat.Apart {
 		gone, err := o.Found.announce(t.seat)
@@ -138,19 +134,25 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	}
 }
 
-// add starts an agent, which is known before it can come, unless a launcher has.
-func (t *Team) add(s Seat, o *Options) error {
+// enlist starts the agents, unless a launcher has. All are known before the first can
+// come: those of a launcher may wait for that.
+func (t *Team) enlist(o *Options) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c, err := &child{agent: s.Agent, ended: make(chan struct{})}, error(nil)
-	if o.Found == nil || s.Agent == 0 {
-		c, err = s.start(o)
-	}
-	if err == nil {
+	for i := range o.Agents {
+		s := t.seat
+		s.Agent = i
+		c, err := &child{agent: i, ended: make(chan struct{})}, error(nil)
+		if o.Found == nil || i == 0 {
+			c, err = s.start(o)
+		}
+		if err != nil {
+			return err
+		}
 		c.apart = t.seat.Apart
 		t.children = append(t.children, c)
 	}
-	return err
+	return nil
 }
 
 // absent names the agents that have not come.
@@ -177,17 +179,25 @@ func (t *Team) Over() error {
 }
 
 // refuse is of a handshake that failed. Who is of this run is an agent, without which
-// there is no team; of a stranger is said only what it was refused for, if an agent does
-// not come.
+// there is no team, unless all have come; of a stranger is said only what it was refused
+// for, if an agent does not come.
 func (t *Team) refuse(r wire.Refused) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !r.Ours {
-		t.stranger = fmt.Sprintf("; last refused: %v: %v", r.From, r.Err)
+	if i := r.Hello.From; r.Ours && i >= 0 && i < t.seat.Agents {
+		t.turnAway(&r.Hello, r.Err)
 		return
 	}
-	c := child{agent: r.Hello.From, pid: r.Hello.Process, hello: r.Hello, apart: t.seat.Apart}
-	t.lose(c.lost(fmt.Errorf("was refused: %w", r.Err)))
+	t.stranger = fmt.Sprintf("; last refused: %v: %v", r.From, r.Err)
+}
+
+// turnAway notes that who says that it is an agent is not let in: if not all have come,
+// one will not. The caller holds mu.
+func (t *Team) turnAway(h *wire.Hello, why error) {
+	if t.come < t.seat.Agents {
+		c := child{agent: h.From, pid: h.Process, hello: *h, apart: t.seat.Apart}
+		t.lose(c.lost(fmt.Errorf("was refused: %w", why)))
+	}
 }
 
 // strange is what the last stranger was refused for.
@@ -213,10 +223,7 @@ func (t *Team) arrive(g *wire.Guest) {
 	t.mu.Lock()
 	i := g.Hello.From
 	if why := t.unexpected(&g.Hello); why != nil {
-		if t.come < t.seat.Agents { // another one has its number, and so will not come
-			c := child{agent: i, pid: g.Hello.Process, hello: g.Hello, apart: t.seat.Apart}
-			t.lose(c.lost(fmt.Errorf("was refused: %w", why)))
-		}
+		t.turnAway(&g.Hello, why)
 		t.mu.Unlock()
 		g.Refuse(why)
 		return
