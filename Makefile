@@ -54,6 +54,30 @@ CONTRACTS ?= all
 test-mpi: build ## judge all contracts in 4 agents that mpirun starts (needs openmpi-bin; CONTRACTS=C-DDP-001,C-TP-001 is short)
 	mpirun --allow-run-as-root --oversubscribe -n 4 bin/verify --expect-agents 4 --contract $(CONTRACTS) --deadline 60s
 
+# Against the MPI of mpicc. Where UCX or libfabric are part of that, so is their fabric.
+MPI     := CGO_ENABLED=1 CGO_CFLAGS="$$(mpicc --showme:compile)" CGO_LDFLAGS="$$(mpicc --showme:link)" $(GO)
+MPIRUN  := mpirun --allow-run-as-root --oversubscribe
+.PHONY: mpicc
+mpicc:
+	@command -v mpicc > /dev/null || { echo "there is no mpicc: on Debian it is in openmpi-bin and libopenmpi-dev"; exit 1; }
+
+.PHONY: build-mpi
+build-mpi: mpicc ## build bin/mpi/verify and bin/mpi/train, which have --transport mpi (needs openmpi-bin and libopenmpi-dev)
+	$(MPI) build -tags mpi -o bin/mpi/ ./cmd/verify ./cmd/train
+
+# The suite is one process, whose messages to itself go through the others.
+.PHONY: test-mpi-transport
+test-mpi-transport: build-mpi ## the same, and all contracts, with ranks that reach each other by MPI (needs openmpi-bin and libopenmpi-dev)
+	$(MPI) vet -tags mpi ./core/comm/mpi ./cmd/internal/cli ./internal/outage
+	$(MPI) tool staticcheck -tags mpi ./core/comm/mpi ./cmd/internal/cli ./internal/outage
+	$(MPI) test -c -tags mpi -o bin/mpi/suite ./core/comm/mpi
+	mpicc -O2 -o bin/mpi/mirror core/comm/mpi/testdata/mirror.c
+	$(MPIRUN) -n 1 bin/mpi/suite -test.v
+	$(MPIRUN) -n 1 bin/mpi/suite -test.v : -n 2 bin/mpi/mirror
+	$(MPIRUN) --mca btl tcp,self -n 1 bin/mpi/suite -test.v : -n 3 bin/mpi/mirror
+	$(MPIRUN) -n 4 bin/mpi/verify --expect-agents 4 --transport mpi --contract $(CONTRACTS) --deadline 60s
+	$(MPI) test -count=1 -timeout 10m -tags mpi ./internal/outage -run TestMPI -v
+
 # The seed of the moments is printed; -args -seed N has them again.
 MOMENTS ?= 100
 .PHONY: test-kill

@@ -170,7 +170,7 @@ func (c *command) said() string { return c.stdout.String() + c.stderr.String() }
 type process struct {
 	pid, parent int
 	agent       int  // -1 where it is none that a driver has started
-	task        int  // of a Slurm step; -1 else
+	task        int  // of a Slurm step, or of mpirun; -1 else
 	works       bool // for the command that was started
 }
 
@@ -198,8 +198,10 @@ func (s *stage) processes() (out []process) {
 		p.pid, _ = strconv.Atoi(filepath.Base(dir))
 		p.parent, _ = strconv.Atoi(fields[1])
 		for _, v := range variables {
-			if number, ok := strings.CutPrefix(v, "SLURM_PROCID="); ok {
-				p.task, _ = strconv.Atoi(number)
+			for _, name := range []string{"SLURM_PROCID=", "OMPI_COMM_WORLD_RANK="} {
+				if number, ok := strings.CutPrefix(v, name); ok {
+					p.task, _ = strconv.Atoi(number)
+				}
 			}
 			p.works = p.works || strings.HasPrefix(v, "LOCKSTEP_SUPERVISOR=")
 			if seat, ok := strings.CutPrefix(v, "LOCKSTEP_AGENT="); ok {

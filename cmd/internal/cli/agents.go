@@ -41,7 +41,7 @@ func Launches() []string { return []string{Goroutines, Processes} }
 
 // Flags adds the flags of a placement; agents says which number of them is meant by 0.
 func (p *Placement) Flags(f *pflag.FlagSet, agents string) {
-	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; auto is local, and between processes shm on a host, tcp else")
+	f.StringVar(&p.Transport, "transport", Transports()[0], "how ranks reach each other: "+strings.Join(Transports(), ", ")+"; auto is local, and between processes shm on a host, tcp else; mpi needs --expect-agents, and a binary of make build-mpi")
 	f.StringVar(&p.Launch, "launch", Goroutines, "what ranks are: goroutines of this process, or procs: of processes that this one starts")
 	f.IntVar(&p.Agents, "agents", 0, "with --launch procs: processes, over which the ranks are dealt (default: "+agents+")")
 	f.IntVar(&p.Expect, "expect-agents", 0, "this process is one of so many that mpirun, srun, torchrun, an indexed Job or somebody has started, and ranks are in all of them")
@@ -57,6 +57,11 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 		return Usagef("agents=%d: belongs to --launch %s", p.Agents, Processes)
 	case flags.Changed("agents") && p.Agents < 1:
 		return Usagef("agents=%d: must be at least 1", p.Agents)
+	case p.Transport == procs.MPI && carrier() == nil:
+		return Usagef("transport %s: this program is built without it; make build-mpi builds one with it (on Debian it needs openmpi-bin and libopenmpi-dev)", p.Transport)
+	case p.Transport == procs.MPI && !flags.Changed("expect-agents"):
+		return Usagef("transport %s: belongs to --expect-agents: MPI is between processes that mpirun has started", p.Transport)
+	case p.Transport == procs.MPI:
 	case (p.Launch == Processes || flags.Changed("expect-agents")) && !slices.Contains(procs.Transports(), p.Transport):
 		return Usagef("transport %q: ranks in several processes reach each other by %s", p.Transport, strings.Join(procs.Transports(), ", "))
 	}
@@ -99,6 +104,12 @@ func (p *Placement) find(flags *pflag.FlagSet) (err error) {
 	}
 	if err != nil {
 		return AsUsage(err)
+	}
+	if p.Transport == procs.MPI {
+		if q.Network.TLS != nil {
+			return Usagef("transport %s: goes without TLS what ranks send each other, and --tls-cert asks for it", p.Transport)
+		}
+		p.found.Carrier = carrier()
 	}
 	p.Launch, p.Agents = Processes, p.Expect
 	p.memory = Memory()
@@ -147,6 +158,7 @@ func (p *Placement) Seat(deadline time.Duration, shared ...string) (procs.Server
 	case seat != nil:
 		if p.found != nil { // its driver is one of those that were found
 			seat.Network, seat.Local, seat.Share, seat.Shared = p.found.Network, p.found.Local+1, p.found.Share, shared
+			seat.Carrier = p.found.Carrier
 		}
 		return seat, nil
 	case p.found != nil && p.found.Agent > 0:

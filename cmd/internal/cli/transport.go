@@ -13,12 +13,12 @@ import (
 
 // transports make worlds of ranks that are goroutines of this process, by name.
 func transports() map[string]comm.World {
-	return map[string]comm.World{procs.Auto: nil, "local": nil, procs.Shm: shm.Local, procs.TCP: tcp.Local}
+	return map[string]comm.World{procs.Auto: nil, "local": nil, procs.MPI: nil, procs.Shm: shm.Local, procs.TCP: tcp.Local}
 }
 
 // Transports names how ranks can reach each other: local is in the memory of this
-// process, shm and tcp as processes of a host do, and auto, the first, what suits where
-// they are.
+// process, shm and tcp as processes of a host do, mpi only between processes that mpirun
+// has started, and auto, the first, what suits where they are.
 func Transports() []string { return slices.Sorted(maps.Keys(transports())) }
 
 // Transport is the world of a name.

@@ -210,8 +210,12 @@ func checkRecordsOfFailures(r Reporter, s Suite) {
 			return
 		}
 		returned := make([]error, len(comms))
+		var succeed sync.WaitGroup // a failure may reach a rank before the last thing that its peers did well
+		succeed.Add(len(comms))
 		s.each(comms, func(ctx context.Context, k rank) error {
 			g, err := k.successes(ctx)
+			succeed.Done()
+			succeed.Wait()
 			if err != nil {
 				return err
 			}

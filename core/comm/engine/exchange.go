@@ -129,7 +129,7 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 		if !x.told {
 			rest = min(rest, patienceOfOne)
 		}
-		if err := x.wait(ctx, rest); err != nil {
+		if err := x.wait(ctx, rest, waited); err != nil {
 			return x.e.n.fail(protocol.Broken(x.e.ranks, x.e.rank, x.call, err))
 		}
 	}
@@ -388,8 +388,9 @@ func (x *exchange) missing() (late []int) {
 	return late
 }
 
-// wait blocks until a lane can go on, somebody wakes this rank, or a while is over.
-func (x *exchange) wait(ctx context.Context, atMost time.Duration) error {
+// wait blocks until a lane can go on, somebody wakes this rank, or a while is over: a
+// short one where a lane is polled.
+func (x *exchange) wait(ctx context.Context, atMost, waited time.Duration) error {
 	e := x.e
 	if err := e.waker.open(); err != nil {
 		return err
@@ -416,15 +417,24 @@ func (x *exchange) wait(ctx context.Context, atMost time.Duration) error {
 		if ready {
 			atMost = 0
 		}
+		if _, polled := l.link.Link.(Polled); polled {
+			atMost = min(atMost, pause(waited))
+		}
 	}
 	e.fds = fds
 	// A second at most: whoever is late with a wake-up costs no more.
-	_, err := unix.Poll(fds, int((min(atMost, time.Second)+time.Millisecond-1)/time.Millisecond))
-	if err != nil && !errors.Is(err, unix.EINTR) {
+	if err := poll(fds, min(atMost, time.Second)); err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("poll: %w", err)
 	}
 	if fds[0].Revents != 0 {
 		e.waker.drain(raw)
 	}
 	return nil
+}
+
+// pause is how long a rank that has waited for a while sleeps before it looks again for
+// what no descriptor tells it of: what comes soon is not kept for long, and who waits
+// long leaves the processor to others.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/4, 20*time.Microsecond), time.Millisecond)
 }

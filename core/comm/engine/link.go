@@ -71,6 +71,13 @@ type Lender interface {
 	Return()
 }
 
+// Polled is a Link of which no descriptor says that something can be read, or written:
+// who waits for it looks again after a pause.
+type Polled interface {
+	Link
+	Polled()
+}
+
 // viewer is a backend whose tensors can lie in memory that it has not allocated. ok is
 // false where it has none of float32.
 type viewer interface {

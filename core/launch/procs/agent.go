@@ -36,6 +36,7 @@ type agent struct {
 	crew     crew
 	ch       *wire.Channel
 	work     Work
+	carries  carrying
 
 	mu   sync.Mutex
 	jobs map[int]*Job
@@ -61,6 +62,7 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 		}
 		switch n.Kind {
 		case noteEnd:
+			a.carriesNoMore()
 			return n.Code, nil
 		case noteCrew:
 			if err := a.manned(n.Crew); err != nil {
@@ -82,6 +84,7 @@ func (a *agent) manned(c *crew) error {
 	if a.Share != nil {
 		a.Share(max(1, c.Here))
 	}
+	a.carry()
 	if c.Probe == "" {
 		return nil
 	}

@@ -29,6 +29,8 @@ type Found struct {
 	Share func(agents int)
 	// Shared are directories that must be those of all agents.
 	Shared []string
+	// Carrier carries what ranks send each other by transport MPI.
+	Carrier Carrier
 }
 
 // String is what is found, in words.

@@ -17,7 +17,7 @@ import (
 )
 
 // Join makes parts those of the ranks that are in this process, of worlds that it has
-// with the other agents, by one of Transports. The driver hears of progress, and says when the run ends.
+// with the other agents, by one of Transports, or MPI. The driver hears of progress, and says when the run ends.
 func (j *Job) Join(p *launch.Parts, transport string) {
 	j.transport = transport
 	p.Ranks = func(size int) []int { return Deal(j.a.Agents, size)[j.a.Agent] }

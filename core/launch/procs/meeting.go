@@ -107,13 +107,13 @@ func (f *Found) try(ctx context.Context, identity string, work Work) (code int, 
 		if err != nil {
 			return 0, err
 		}
-		s.Local, s.Share = f.Local+1, f.Share
+		s.Local, s.Share, s.Carrier = f.Local+1, f.Share, f.Carrier
 		return s.Serve(ctx, identity, work)
 	}
 	var first error
 	for _, at := range f.Places {
 		s := f.seat(at)
-		s.Agent, s.Local, s.Share, s.Shared = f.Agent, f.Local+1, f.Share, f.Shared
+		s.Agent, s.Local, s.Share, s.Shared, s.Carrier = f.Agent, f.Local+1, f.Share, f.Shared, f.Carrier
 		code, err = s.Serve(ctx, identity, work)
 		refused := (*wire.Refusal)(nil)
 		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, &refused) && !refused.Elsewhere {

@@ -56,6 +56,9 @@ func (*Job) First() bool { return true }
 // Meet gives an error.
 func (*Job) Meet(context.Context, error) error { return errSystem }
 
+// Carrier would be what carries links.
+type Carrier any
+
 // Server would be a seat.
 type Server interface {
 	Serve(context.Context, string, Work) (int, error)

@@ -32,6 +32,8 @@ type Seat struct {
 	Share func(agents int) `json:"-"`
 	// Shared are directories that must be those of all agents.
 	Shared []string `json:"-"`
+	// Carrier carries what ranks send each other by transport MPI.
+	Carrier Carrier `json:"-"`
 
 	started bool // by its driver, which then is there
 }

@@ -6,7 +6,9 @@ const (
 	Auto = "auto"
 	Shm  = "shm"
 	TCP  = "tcp"
+	// MPI is by a Carrier, which nothing but its name chooses.
+	MPI = "mpi"
 )
 
-// Transports names them, the one that is for all first.
+// Transports names those that need nothing else, the one that is for all first.
 func Transports() []string { return []string{Auto, Shm, TCP} }

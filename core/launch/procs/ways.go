@@ -10,9 +10,12 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm/shm"
 )
 
-// ways are how a rank of this job is reached, and reaches others. The last one carries what ranks say to
-// rank 0, which may be on another host.
+// ways are how a rank of this job is reached, and reaches others. The last one is that
+// of what ranks say to rank 0, which may be on another host.
 func (j *Job) ways() ([]engine.Way, error) {
+	if j.transport == MPI {
+		return j.a.carried(j.ctx)
+	}
 	var out []engine.Way
 	if j.transport != TCP {
 		w, err := shm.Listen()
