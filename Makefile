@@ -200,6 +200,10 @@ bench: ## time kernels and training steps, and what the canonical order and veri
 bench-peers: ## time them in turn with OpenBLAS, PyTorch and copies (needs libopenblas-dev, and torch in PYTHON)
 	$(GO) run ./benchmarks/peers -peers openblas,torch,copy,training -python $(PYTHON)
 
+.PHONY: bench-collectives
+bench-collectives: ## time all-reduce in turn with Open MPI and Gloo (needs openmpi-bin, libopenmpi-dev and gcc, and torch in PYTHON; minutes)
+	$(GO) run ./benchmarks/collectives -python $(PYTHON)
+
 .PHONY: tidy
 tidy: ## run go mod tidy in every module
 	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy) || exit 1; done

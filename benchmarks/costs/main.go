@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
+	"github.com/lockstep-ml/lockstep/benchmarks/turns"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
@@ -106,14 +107,14 @@ func compare(o options, b *cpu.Backend, w io.Writer, name string, with, without 
 	}
 	var usedA, usedZ []float64
 	rounds := max(3, min(o.rounds, int(longest/(2*a.Last().Elapsed))))
-	x, y := step.Alternate(rounds, timed(a, &usedA), timed(z, &usedZ))
+	x, y := turns.Alternate(rounds, timed(a, &usedA), timed(z, &usedZ))
 	if failed != nil {
 		return 0, fmt.Errorf("%s: %w", name, failed)
 	}
-	_, mx, _ := step.Quartiles(x)
-	_, my, _ := step.Quartiles(y)
-	q1, q2, q3 := step.Quartiles(step.Ratios(x, y))
-	_, used, _ := step.Quartiles(step.Ratios(usedA, usedZ))
+	_, mx, _ := turns.Quartiles(x)
+	_, my, _ := turns.Quartiles(y)
+	q1, q2, q3 := turns.Quartiles(turns.Ratios(x, y))
+	_, used, _ := turns.Quartiles(turns.Ratios(usedA, usedZ))
 	fmt.Fprintf(w, "%-42s %7d %9.1f %9.1f %7.3f %17s %7.3f %7.3f\n", name, b.Threads(), mx, my,
 		q2, fmt.Sprintf("%.3f to %.3f", q1, q3), slices.Min(x)/slices.Min(y), used)
 	return q2, nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/benchmarks/turns"
 	"github.com/lockstep-ml/lockstep/core/shard"
 	"github.com/lockstep-ml/lockstep/kernels"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
@@ -44,7 +45,7 @@ func (m *maker) tensor(rows, cols int) kernels.Tensor {
 }
 
 // measure prints the row of a case.
-func (c *comparison) measure(b *cpu.Backend, p *peer, threads, rounds int) error {
+func (c *comparison) measure(b *cpu.Backend, p *turns.Peer, threads, rounds int) error {
 	m := &maker{Backend: b}
 	ours := c.make(m)
 	if m.err != nil {
@@ -55,7 +56,7 @@ func (c *comparison) measure(b *cpu.Backend, p *peer, threads, rounds int) error
 			b.Free(buf)
 		}
 	}()
-	theirs := func(reps int) (float64, error) { return p.ask(c.request, reps) }
+	theirs := func(reps int) (float64, error) { return p.Ask(c.request, reps) }
 	if p == nil {
 		theirs = copies(m, c.bytes)
 	}

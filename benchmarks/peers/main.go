@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockstep-ml/lockstep/benchmarks/turns"
 	"github.com/lockstep-ml/lockstep/kernels/cpu"
 )
 
@@ -72,7 +73,7 @@ func compare(o options, name string, threads int) error {
 	if err != nil {
 		return err
 	}
-	var p *peer
+	var p *turns.Peer
 	var cases []comparison
 	switch name {
 	case "openblas":
@@ -92,8 +93,8 @@ func compare(o options, name string, threads int) error {
 		return err
 	}
 	if p != nil {
-		defer p.stop()
-		fmt.Printf("# %s: %s; %s, %d threads\n", name, p.banner, backend.Name(), threads)
+		defer p.Stop()
+		fmt.Printf("# %s: %s; %s, %d threads\n", name, p.Banner, backend.Name(), threads)
 	}
 	if name == "training" {
 		return compareTraining(o, backend, p, threads)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/benchmarks/step"
+	"github.com/lockstep-ml/lockstep/benchmarks/turns"
 	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -33,7 +34,7 @@ func trainings() []training {
 }
 
 // compareTraining prints the rows of all trainings on a number of threads.
-func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
+func compareTraining(o options, b *cpu.Backend, p *turns.Peer, threads int) error {
 	for _, t := range trainings() {
 		cfg, err := spec.Preset(t.config)
 		if err != nil {
@@ -57,10 +58,10 @@ func compareTraining(o options, b *cpu.Backend, p *peer, threads int) error {
 // measureTraining takes steps of both in turn, several at a time where they are
 // short, and prints a row: time per step and tokens per second, and at its end
 // the ratio in processor time, for one thread the fairest on a busy machine.
-func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *peer, threads, rounds int) error {
+func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *turns.Peer, threads, rounds int) error {
 	m := &cfg.Model
 	request := fmt.Sprintf("train %d %d %d %d %d %d %d %d %d", m.Vocab, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.SeqLen, cfg.Sequences)
-	first, err := p.ask(request, 1)
+	first, err := p.Ask(request, 1)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *peer, t
 	reps := max(1, int(3e8/first))
 	var failed error
 	var usedX, usedY []float64 // processor time
-	x, y := step.Alternate(rounds, func() float64 {
+	x, y := turns.Alternate(rounds, func() float64 {
 		var sum, cpu time.Duration
 		for range reps {
 			d, u, err := ours.Step()
@@ -82,8 +83,8 @@ func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *peer, t
 		usedX = append(usedX, float64(cpu.Nanoseconds())/float64(reps))
 		return float64(sum.Nanoseconds()) / float64(reps)
 	}, func() float64 {
-		ns, err := p.ask(request, reps)
-		used, err2 := p.ask("used", 0)
+		ns, err := p.Ask(request, reps)
+		used, err2 := p.Ask("used", 0)
 		usedY = append(usedY, used)
 		failed = cmp.Or(failed, err, err2)
 		return ns
@@ -94,6 +95,6 @@ func measureTraining(name string, cfg spec.Config, b kernels.Backend, p *peer, t
 	tokens := float64(cfg.Sequences * m.SeqLen)
 	rate := func(ns []float64) string { return fmt.Sprintf("%.0f tok/s", tokens/median(ns)*1e9) }
 	fmt.Printf("%-34s %7d %12.0f %12.0f %10s %10s %7.2f %7.2f  cpu %.2f\n", name, threads, median(x)/1e3, median(y)/1e3,
-		rate(x), rate(y), median(step.Ratios(y, x)), slices.Min(y)/slices.Min(x), median(step.Ratios(usedY, usedX)))
+		rate(x), rate(y), median(turns.Ratios(y, x)), slices.Min(y)/slices.Min(x), median(turns.Ratios(usedY, usedX)))
 	return nil
 }

@@ -76,7 +76,7 @@ func Table() []Row {
 			"contracts/{ckpt,collective,data,ddp,det,formulas,kern,norm,order,pipe,tp,zero}/suite"}},
 
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
-		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
+		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/{step,turns}"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
 		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/engine,comm/mpi,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},

@@ -1,10 +1,10 @@
-package step_test
+package turns_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/lockstep-ml/lockstep/benchmarks/step"
+	"github.com/lockstep-ml/lockstep/benchmarks/turns"
 )
 
 func TestAlternate(t *testing.T) {
@@ -17,11 +17,11 @@ func TestAlternate(t *testing.T) {
 			return n
 		}
 	}
-	x, y := step.Alternate(3, count('a'), count('b'))
+	x, y := turns.Alternate(3, count('a'), count('b'))
 	if string(order) != "abbaab" || !slices.Equal(x, []float64{1, 4, 5}) || !slices.Equal(y, []float64{2, 3, 6}) {
 		t.Errorf("order %s, a %v, b %v", order, x, y)
 	}
-	if r := step.Ratios(y, x); !slices.Equal(r, []float64{2, 0.75, 1.2}) {
+	if r := turns.Ratios(y, x); !slices.Equal(r, []float64{2, 0.75, 1.2}) {
 		t.Errorf("ratios %v", r)
 	}
 }
@@ -32,7 +32,7 @@ func TestQuartiles(t *testing.T) {
 		{[]float64{7}, []float64{7, 7, 7}},
 		{[]float64{5, 1, 4, 2, 3}, []float64{2, 3, 4}},
 	} {
-		a, b, d := step.Quartiles(c.x)
+		a, b, d := turns.Quartiles(c.x)
 		if got := []float64{a, b, d}; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.x, got, c.want)
 		}

@@ -1,4 +1,6 @@
-package step
+// Package turns measures several things in turn, some of which other programs do: on a
+// machine that is not alone, only neighbours in time can be compared.
+package turns
 
 import (
 	"slices"
@@ -13,16 +15,22 @@ const pause = 3 * time.Millisecond
 func Alternate(rounds int, a, b func() float64) (x, y []float64) {
 	x, y = make([]float64, rounds), make([]float64, rounds)
 	for i := range rounds {
-		for side := range 2 {
-			time.Sleep(pause)
-			if (i+side)%2 == 0 {
-				x[i] = a()
-			} else {
-				y[i] = b()
-			}
-		}
+		r := Round(i, a, b)
+		x[i], y[i] = r[0], r[1]
 	}
 	return x, y
+}
+
+// Round is round i of an alternation of any number of sides: it measures each of them
+// once, and begins with another one than the round before.
+func Round(i int, sides ...func() float64) []float64 {
+	out := make([]float64, len(sides))
+	for k := range sides {
+		time.Sleep(pause)
+		s := (k + i) % len(sides)
+		out[s] = sides[s]()
+	}
+	return out
 }
 
 // Ratios divides neighbours.
