@@ -15,7 +15,7 @@ import (
 func (j *Job) ways() ([]engine.Way, error) {
 	var out []engine.Way
 	if j.transport != TCP {
-		w, err := shm.Listen()
+		w, err := shm.ListenOn(j.a.at.host)
 		switch {
 		case err == nil:
 			out = append(out, w)
