@@ -2,12 +2,12 @@ package shm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -210,56 +210,61 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Two sides that answer each other, each asleep until the other has written, never
-// sleep on: the wait and what ends it may come at the same time.
-func TestWakeUps(t *testing.T) {
-	const rounds = 20000
+// Where a side begins to wait just as the other one brings about what it waits for, one
+// of them notices.
+func TestWaitsAreSeen(t *testing.T) {
+	const rounds = 250000
 	a, b := pair(t)
 	defer a.Close()
 	defer b.Close()
-	var both sync.WaitGroup
-	for i, l := range []*link{a, b} {
-		both.Go(func() {
-			for n := range rounds {
-				if n%2 == i {
-					for sent := false; !sent; {
-						k, err := l.Write(frame{n, 0}.header(), nil, 0)
-						if sent = k > 0; err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				} else if err := next(l, frame{n, 0}); err != nil {
-					t.Errorf("side %d, frame %d: %v", i, n, err)
-					return
+	for what, x := range map[string]struct {
+		wait  func(to uint64) (ready bool)
+		bring func(to uint64) (wake bool)
+	}{
+		"to read": {func(to uint64) bool {
+			a.in.wants = to
+			_, _, ready := a.Wait(true, false)
+			return ready
+		}, func(to uint64) bool {
+			b.out.at = to
+			return b.out.publish(false)
+		}},
+		"to write": {func(to uint64) bool {
+			a.out.wants = to
+			_, _, ready := a.Wait(false, true)
+			return ready
+		}, func(to uint64) bool {
+			b.in.at = to
+			return b.in.free()
+		}},
+	} {
+		var begun, done atomic.Uint64 // rounds, of the side that brings it about
+		var wakes bool
+		go func() {
+			for n := uint64(1); n <= rounds; n++ {
+				for begun.Load() < n {
+					runtime.Gosched()
 				}
+				for range n % 32 { // a moment sooner or later
+					done.Load()
+				}
+				wakes = x.bring(n * lineBytes)
+				done.Store(n)
 			}
-		})
-	}
-	both.Wait()
-}
-
-// next sleeps until a frame comes.
-func next(l *link, want frame) error {
-	var header [headerBytes]byte
-	for {
-		n, err := l.Read(header[:], nil, 0)
-		switch {
-		case err != nil:
-			return err
-		case n > 0 && !bytes.Equal(header[:], want.header()):
-			return fmt.Errorf("header %q came", header)
-		case n > 0:
-			return nil
+		}()
+		for n := uint64(1); n <= rounds; n++ {
+			begun.Store(n)
+			ready := x.wait(n * lineBytes)
+			for done.Load() < n {
+				runtime.Gosched()
+			}
+			if !ready && !wakes {
+				t.Fatalf("%s: nobody notices wait %d", what, n)
+			}
+			a.Waited()
 		}
-		fd, events, ready := l.Wait(true, false)
-		woken := 1
-		if !ready {
-			woken, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, 3000)
-		}
-		l.Waited()
-		if err == nil && woken == 0 {
-			return errors.New("nobody wakes it")
+		if x.bring((rounds + 1) * lineBytes) {
+			t.Errorf("%s: who does not wait is woken", what)
 		}
 	}
 }

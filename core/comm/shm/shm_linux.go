@@ -14,38 +14,33 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm/engine"
 )
 
-// Listen is shared memory, of a rank that listens at a Unix socket whose name the
-// system chooses, and which is in no file system.
-func Listen() (engine.Way, error) {
-	host, err := boot()
+// prefix begins the names of sockets, which are in no file system.
+const prefix = "@lockstep-"
+
+// Listen is shared memory, of a rank that listens at a Unix socket.
+func Listen() (engine.Way, error) { return ListenOn("") }
+
+// ListenOn is Listen, for ranks that give their hosts names: only those of one name
+// reach each other.
+func ListenOn(host string) (engine.Way, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // other hosts may have its name
 	if err != nil {
-		return engine.Way{}, err
+		return engine.Way{}, fmt.Errorf("shm: which host this is: %w", err)
 	}
-	name := "@lockstep-" + rand.Text()
+	here := strings.TrimSpace(string(b)) + " " + host
+	name := prefix + rand.Text()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return engine.Way{}, fmt.Errorf("shm: listen: %w", err)
 	}
-	return engine.Way{Name: Name, Listener: &own{ln}, Addr: host + "/" + name, Dial: dial, Link: connect}, nil
+	return engine.Way{Name: Name, Listener: &own{ln}, Addr: name + "/" + here, Link: connect,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, here, addr) }}, nil
 }
 
-// boot names this host since it was started.
-func boot() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("shm: which host this is: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
-}
-
-// dial connects to a rank of this host.
-func dial(ctx context.Context, addr string) (net.Conn, error) {
-	here, err := boot()
-	if err != nil {
-		return nil, err
-	}
-	host, name, ok := strings.Cut(addr, "/")
-	if !ok || host != here || !strings.HasPrefix(name, "@") {
+// dial connects to a rank of this host, by what that says where it is.
+func dial(ctx context.Context, here, addr string) (net.Conn, error) {
+	name, host, ok := strings.Cut(addr, "/")
+	if !ok || host != here || !strings.HasPrefix(name, prefix) {
 		return nil, fmt.Errorf("%q is on another host than %q", addr, here)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", name)

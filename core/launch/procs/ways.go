@@ -18,7 +18,7 @@ func (j *Job) ways() ([]engine.Way, error) {
 	}
 	var out []engine.Way
 	if j.transport != TCP {
-		w, err := shm.Listen()
+		w, err := shm.ListenOn(j.a.at.host)
 		switch {
 		case err == nil:
 			out = append(out, w)
