@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,7 +52,10 @@ func TestMain(m *testing.M) {
 		EndWithParent(func() { os.Exit(9) })
 		os.Exit(serveFaulty(seat))
 	case seat != nil:
-		EndWithParent(func() { os.Exit(9) })
+		EndWithParent(func() {
+			Bereft()
+			os.Exit(9)
+		})
 		seat.Network.TLS = ownTLS()
 		os.Exit(serve(seat, os.Args[1]))
 	case os.Getenv("TEST_LAUNCHED") != "":
@@ -216,6 +220,16 @@ func drive() {
 	}
 	for _, c := range team.children {
 		fmt.Println(c.pid)
+	}
+	for range 2 { // tasks with something in their directories
+		dir, err := team.Dir()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "x"), nil, 0o600)
+		}
+		if err != nil {
+			dir = err.Error()
+		}
+		fmt.Println(dir)
 	}
 	time.Sleep(time.Minute)
 }

@@ -5,10 +5,12 @@ package procs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -219,6 +221,19 @@ func missed(t *testing.T, signal syscall.Signal, at []string) {
 	var pid int
 	if _, err := fmt.Fscanln(pipe, &pid); err != nil {
 		t.Fatal(err)
+	}
+	for i := range 3 { // the other process, and two directories
+		var line string
+		if _, err := fmt.Fscanln(pipe, &line); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			defer func() {
+				if _, err := os.Stat(filepath.Dir(line)); len(at) == 0 && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s is left: %v", line, err)
+				}
+			}()
+		}
 	}
 	begun := time.Now()
 	if err := cmd.Process.Signal(signal); err != nil {
