@@ -245,7 +245,7 @@ func listen(ip netip.Addr, in Ports) (net.Listener, error) {
 		}
 	}
 	if n > 1 {
-		return nil, fmt.Errorf("none of the ports %d-%d of %s is free, of which each rank of a host needs one; one of them: %w", in.Low, in.High, ip, first)
+		return nil, fmt.Errorf("none of the ports %d-%d of %s is free; one of them: %w", in.Low, in.High, ip, first)
 	}
 	return nil, first
 }
