@@ -84,6 +84,11 @@ MOMENTS ?= 100
 test-kill: ## kill -9 each process of a run at 100 random moments: all others end, nothing stays behind, the next run goes on (8 minutes)
 	$(GO) test -count=1 -timeout 1h ./internal/outage -run TestKilledAtRandom -v -moments $(MOMENTS)
 
+VISITS ?= 10000
+.PHONY: test-hostile
+test-hostile: ## so many connections of strangers, malformed or without the token, to every port of a run: nothing grows, and it goes on (a minute)
+	$(GO) test -count=1 -timeout 20m ./internal/outage -run TestStrangers -v -visits $(VISITS)
+
 # It starts munged, slurmctld and two slurmd with ports, a key and directories of their
 # own, tracks processes without cgroups, and stops what it started.
 .PHONY: test-slurm

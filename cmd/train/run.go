@@ -190,7 +190,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	}
 	team, err := o.team(ctx, c, text, ck, stderr)
 	if err != nil {
-		return cli.CannotRun, cli.Why(ctx, err)
+		return cli.CannotRun, o.placed.Unsaid(cli.Why(ctx, err))
 	}
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()

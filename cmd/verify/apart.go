@@ -56,7 +56,7 @@ func away(ctx context.Context, team *procs.Team, a suite.Away) (h *trace.History
 		return nil, err
 	}
 	if a.World == 0 {
-		if task.Dir, err = os.MkdirTemp("", "lockstep-run-"); err != nil {
+		if task.Dir, err = team.Dir(); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(task.Dir)) }()

@@ -48,7 +48,7 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	}
 	team, err := o.team(ctx, &opts, stderr)
 	if err != nil {
-		return cli.CannotRun, cli.Why(ctx, err)
+		return cli.CannotRun, o.placed.Unsaid(cli.Why(ctx, err))
 	}
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()

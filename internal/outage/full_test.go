@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("ended with %d, want %q in %s below %s", code, x.says, c.stderr.String(), s.path(x.full))
 			}
 			s.empty(time.Now().Add(5 * time.Second))
-			s.whole(t, role{what: roleWork})
+			s.whole(t)
 		})
 	}
 }

@@ -115,12 +115,13 @@ func (s *stage) run(cmd *exec.Cmd, environment ...string) *command {
 }
 
 // launched are the processes that a launcher would start: so many agents, which learn of
-// each other by the variables of torchrun.
-func (s *stage) launched(agents int, name, line string) (all []*command) {
+// each other by the variables of torchrun, with others.
+func (s *stage) launched(agents int, name, line string, others ...string) (all []*command) {
 	s.t.Helper()
 	for rank := range agents {
-		all = append(all, s.start(name, fmt.Sprintf("%s --expect-agents %d", line, agents), fmt.Sprintf("WORLD_SIZE=%d", agents), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", agents),
-			"TORCHELASTIC_RUN_ID="+s.dir, "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(os.Getpid()), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank)))
+		own := []string{fmt.Sprintf("WORLD_SIZE=%d", agents), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", agents), "TORCHELASTIC_RUN_ID=" + s.dir,
+			"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(os.Getpid()), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank)}
+		all = append(all, s.start(name, fmt.Sprintf("%s --expect-agents %d", line, agents), append(own, others...)...))
 	}
 	return all
 }

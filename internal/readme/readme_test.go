@@ -51,6 +51,8 @@ func trials() map[string]trial {
 		"bin/train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --steps 10 --fingerprint": {"--quiet", goldenLine, ""},
 		"bin/verify --launch procs --agents 3":                                                      {"--contract C-TP-001 --deadline 60s", "transport  shared memory, processes, 3 agents: rank r is in agent r mod 3", ""},
 		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  shared memory, processes, 4 agents of ", launched},
+		"bin/verify --expect-agents 2 --agent 0 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "transport  shared memory, processes, 2 agents of the command line: rank r is in agent r mod 2; ", apart},
+		"bin/verify --expect-agents 2 --agent 1 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "at 127.0.0.1 (interface lo): agents 0, 1", apart},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
@@ -64,6 +66,11 @@ if command -v mpirun > /dev/null; then exec mpirun --allow-run-as-root --oversub
 export WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$$
 for i in 1 2 3; do RANK=$i LOCAL_RANK=$i $args & done
 RANK=0 LOCAL_RANK=0 $args && wait`
+
+// apart starts two agents as on two hosts, which meet at a port that nobody has.
+const apart = `head -c 32 /dev/urandom | base64 > token && chmod 600 token
+args="bin/verify --expect-agents 2 --rendezvous 127.0.0.1:$((20000 + $$ % 10000)) --token-file token --contract C-TP-001 --deadline 60s"
+$args --agent 1 & $args --agent 0 && wait $!`
 
 func read(t *testing.T) string {
 	t.Helper()

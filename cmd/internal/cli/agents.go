@@ -26,7 +26,8 @@ type Placement struct {
 
 	net    network
 	found  *procs.Found
-	memory int64 // of all agents, where this one has a share; 0 else
+	memory int64  // of all agents, where this one has a share; 0 else
+	said   string // of an agent that is lost
 }
 
 // Goroutines and Processes are what ranks can be.
@@ -138,7 +139,18 @@ func (p *Placement) Tells(stderr io.Writer, name string) func(*procs.Lost) {
 	if p.found == nil {
 		return nil
 	}
-	return func(lost *procs.Lost) { Tell(stderr, name, lost) }
+	return func(lost *procs.Lost) {
+		p.said = lost.Error()
+		Tell(stderr, name, lost)
+	}
+}
+
+// Unsaid is why agents have not come, unless Tells has said just that.
+func (p *Placement) Unsaid(err error) error {
+	if err.Error() == p.said {
+		return nil
+	}
+	return err
 }
 
 // Source says who has started the agents, where that was another: " of Open MPI".

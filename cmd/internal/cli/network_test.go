@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +62,49 @@ func TestSecret(t *testing.T) {
 		case err != nil && strings.Contains(err.Error(), secretText):
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// Agents of a host that something else has started share its processors and its memory,
+// by the number that are there, which is none of a flag: those on other hosts do not
+// count. Those that a driver starts are told by their environment.
+func TestAgentsShareTheirHost(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	all := Memory()
+	for here, processors := range map[int]int{1: 16, 2: 8, 3: 5, 8: 2, 64: 2} {
+		runtime.GOMAXPROCS(16)
+		var p Placement
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.String("data", "", "")
+		p.Flags(f, "2")
+		if err := f.Parse(strings.Fields("--expect-agents 64 --agent 1 --rendezvous 127.0.0.1:29500")); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(f); err != nil {
+			t.Fatal(err)
+		}
+		if env := p.Share(64); env != nil {
+			t.Errorf("its driver tells it %v", env)
+		}
+		p.found.Share(here)
+		if got := runtime.GOMAXPROCS(0); got != processors {
+			t.Errorf("%d agents: %d processors, want %d", here, got, processors)
+		}
+		if got := debug.SetMemoryLimit(-1); all > 0 && got != all/int64(here) {
+			t.Errorf("%d agents: %d bytes of %d", here, got, all)
+		}
+		if p.Memory() != all {
+			t.Errorf("%d agents: in all %d bytes of %d", here, p.Memory(), all)
+		}
+	}
+	runtime.GOMAXPROCS(16)
+	want := []string{"GOMAXPROCS=4", fmt.Sprintf("GOMEMLIMIT=%d", all/4)}
+	if all == 0 {
+		want = want[:1]
+	}
+	if env := (&Placement{}).Share(4); !slices.Equal(env, want) {
+		t.Errorf("%v, want %v", env, want)
 	}
 }
 

@@ -35,7 +35,10 @@ func Supervise(work func() int) int {
 		fmt.Fprintf(os.Stderr, "%s: could not run: %s=%s: is not the process that started this one\n", filepath.Base(os.Args[0]), supervisorVariable, parent)
 		return CannotRun
 	case isAgent(): // its driver says how it ended
-		procs.EndWithParent(endNow)
+		procs.EndWithParent(func() {
+			procs.Bereft()
+			endNow()
+		})
 		return work()
 	}
 	read, write, err := os.Pipe()

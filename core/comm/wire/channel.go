@@ -60,7 +60,7 @@ func (c *Channel) Receive(limit int, patience time.Duration, note any) error {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > uint32(limit) {
-		return fmt.Errorf("a note of %d bytes, at most %d are taken", size, limit)
+		return &tooLong{size, limit}
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(c.Conn, body); err != nil {
@@ -70,6 +70,17 @@ func (c *Channel) Receive(limit int, patience time.Duration, note any) error {
 		return fmt.Errorf("a note that is none: %w", err)
 	}
 	return nil
+}
+
+// tooLong is a note that is longer than it may be.
+type tooLong struct {
+	size  uint32
+	limit int
+}
+
+// Error says both.
+func (t *tooLong) Error() string {
+	return fmt.Sprintf("a note of %d bytes, at most %d are taken", t.size, t.limit)
 }
 
 // Behind reads the n bytes that a note announced, in parts each of which comes within

@@ -94,7 +94,7 @@ func (t *Terms) meet(conn net.Conn) (*Guest, error) {
 	var n step
 	switch err := ch.Receive(maxHello, Patience, &n); {
 	case err != nil:
-		return nil, err
+		return nil, mistaken(err)
 	case n.Kind != stepHello || n.Hello == nil || len(n.Nonce) != nonceBytes:
 		return nil, fmt.Errorf("handshake: answered with %q", n.Kind)
 	}

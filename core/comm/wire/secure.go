@@ -79,6 +79,15 @@ func (t *Terms) secure(conn net.Conn, side func(net.Conn, *tls.Config) *tls.Conn
 	return c, conn.SetDeadline(time.Time{})
 }
 
+// mistaken is an error of the first note, which may be none but the beginning of TLS: a
+// handshake of its version 3.
+func mistaken(err error) error {
+	if long := (*tooLong)(nil); errors.As(err, &long) && long.size&0xffff == 22|3<<8 {
+		return errors.New("it begins TLS, which this side was not given: all agents must be, or none")
+	}
+	return err
+}
+
 // alerted is an error of a handshake; a refusal where one of the sides does not take
 // the certificate of the other one.
 func alerted(err error) error {

@@ -124,6 +124,20 @@ func TestDialerIsNotReflected(t *testing.T) {
 	}
 }
 
+// Who is refused is told why, and then nothing is kept of it.
+func TestRefusedIsClosed(t *testing.T) {
+	a, b := net.Pipe()
+	go (&Guest{Channel: &Channel{Conn: a}}).Refuse(errors.New("no"))
+	var answer step
+	if err := (&Channel{Conn: b}).Receive(maxHello, Patience, &answer); err != nil || answer.Kind != stepRefused || answer.Text != "no" {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	_ = b.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("then %v", err)
+	}
+}
+
 // No challenge is made twice, by neither side.
 func TestChallengesAreNew(t *testing.T) {
 	here, there := pair()
@@ -331,16 +345,20 @@ func TestStrangersLeaveNothing(t *testing.T) {
 	}
 	all.Wait()
 	for range 8 * 64 {
-		if r := <-refused; r.Ours || r.Err == nil {
-			t.Errorf("%+v", r)
+		select {
+		case r := <-refused:
+			if r.Ours || r.Err == nil {
+				t.Errorf("%+v", r)
+			}
+		case g := <-taken:
+			t.Fatalf("one of them was taken: %+v", g.Hello)
+		case <-time.After(20 * time.Second):
+			t.Fatal("not all of them are refused")
 		}
 	}
 	for begun := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 5*time.Second {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
-	}
-	if len(taken) > 0 {
-		t.Error("one of them was taken")
 	}
 }

@@ -58,6 +58,7 @@ func (s *Seat) Serve(ctx context.Context, identity string, work Work) (code int,
 	for {
 		var n note
 		if err := a.ch.Receive(wire.MaxNote, s.Silence*3/2, &n); err != nil {
+			s.clear()
 			return 0, &inSeat{fmt.Errorf("agent %d (%s) hears nothing of its driver, agent 0's process at %s: %w", s.Agent, a.at, s.Driver, err)}
 		}
 		switch n.Kind {

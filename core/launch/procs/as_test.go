@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,13 +46,17 @@ func TestMain(m *testing.M) {
 		EndWithParent(func() { os.Exit(9) })
 		os.Exit(serveFaulty(seat))
 	case seat != nil:
-		EndWithParent(func() { os.Exit(9) })
+		EndWithParent(func() {
+			Bereft()
+			os.Exit(9)
+		})
 		seat.Network.TLS = ownTLS()
 		os.Exit(serve(seat, os.Args[1]))
 	case os.Getenv("TEST_LAUNCHED") != "":
 		n, _ := strconv.Atoi(os.Getenv("TEST_AGENT"))
 		of, _ := strconv.Atoi(os.Getenv("TEST_AGENTS"))
-		f := &Found{Source: "a test", Agent: n, Agents: of, Local: -1, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}
+		share := func(agents int) { fmt.Fprintf(os.Stderr, "one of %d here\n", agents) }
+		f := &Found{Share: share, Source: "a test", Agent: n, Agents: of, Local: -1, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}
 		if at := os.Getenv("TEST_PLACES"); at != "" {
 			f.Places = strings.Fields(at)
 			f.Network = Network{Token: []byte(os.Getenv("TEST_TOKEN")), Interface: os.Getenv("TEST_INTERFACE"), Host: os.Getenv("TEST_HOST")}
@@ -210,6 +215,16 @@ func drive() {
 	}
 	for _, c := range team.children {
 		fmt.Println(c.pid)
+	}
+	for range 2 { // tasks with something in their directories
+		dir, err := team.Dir()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "x"), nil, 0o600)
+		}
+		if err != nil {
+			dir = err.Error()
+		}
+		fmt.Println(dir)
 	}
 	time.Sleep(time.Minute)
 }

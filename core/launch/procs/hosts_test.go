@@ -5,10 +5,12 @@ package procs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -191,6 +193,39 @@ func TestHostsRefuse(t *testing.T) {
 	}
 }
 
+// What a host has is shared by the agents that are on it, as many as have come, and by no
+// others; what the driver's own host has by its agent too.
+func TestAgentsShareTheirHost(t *testing.T) {
+	for name, x := range map[string]struct {
+		places []string
+		hosts  []string // of agents from 1 on
+		want   []int
+	}{
+		"three hosts":  {[]string{free(t, "127.0.0.1")}, []string{"b", "c", "b", "b"}, []int{3, 1, 3, 3}},
+		"with agent 0": {[]string{free(t, "127.0.0.1")}, []string{"", "b", ""}, []int{3, 1, 3}},
+		"one host":     {nil, []string{"", "", ""}, []int{4, 4, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := apart(t, len(x.hosts)+1, x.places...)
+			var others []*exec.Cmd
+			for i, host := range x.hosts {
+				others = append(others, elsewhere(t, opts, i+1, ordinary, "TEST_HOST="+host))
+			}
+			team, err := Start(t.Context(), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			team.Close(0)
+			for i, cmd := range others {
+				_ = cmd.Wait() // what it has said counts
+				if said := fmt.Sprint(cmd.Stderr); said != fmt.Sprintf("one of %d here\n", x.want[i]) {
+					t.Errorf("agent %d: %s, want %d", i+1, said, x.want[i])
+				}
+			}
+		})
+	}
+}
+
 // A driver that is stopped, as one that is cut off, is missed by the agents of other
 // hosts and of its own; and so is one that is killed.
 func TestHostsMissTheirDriver(t *testing.T) {
@@ -219,6 +254,19 @@ func missed(t *testing.T, signal syscall.Signal, at []string) {
 	var pid int
 	if _, err := fmt.Fscanln(pipe, &pid); err != nil {
 		t.Fatal(err)
+	}
+	for i := range 3 { // the other process, and two directories
+		var line string
+		if _, err := fmt.Fscanln(pipe, &line); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			defer func() {
+				if _, err := os.Stat(filepath.Dir(line)); len(at) == 0 && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s is left: %v", line, err)
+				}
+			}()
+		}
 	}
 	begun := time.Now()
 	if err := cmd.Process.Signal(signal); err != nil {

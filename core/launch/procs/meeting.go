@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,14 +77,14 @@ func (f *Found) read() (s Seat, err error) {
 func (f *Found) Serve(ctx context.Context, identity string, work Work) (int, error) {
 	patience := within(f.Deadline, MaxJoin)
 	late, pause := time.Now().Add(patience), 20*time.Millisecond
-	var told error // by who is of another run, as it seems: says more than that nobody is there
+	var told error // by somebody who is no driver of this one: says more than that nobody is there
 	for {
 		code, err := f.try(ctx, identity, work)
 		refused := (*wire.Refusal)(nil)
 		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, new(*notPrivate)) || errors.As(err, &refused) && !refused.Elsewhere {
 			return code, err
 		}
-		if refused != nil {
+		if dialing := (*net.OpError)(nil); !errors.Is(err, fs.ErrNotExist) && !(errors.As(err, &dialing) && dialing.Op == "dial") {
 			told = err
 		}
 		if time.Now().After(late) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,6 +154,31 @@ func TestLaunchedTwice(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "was refused: agent 1 (process ") || !strings.Contains(err.Error(), "has come already") || time.Since(begun) > 4*time.Second {
 		t.Errorf("%v after %v", err, time.Since(begun))
+	}
+}
+
+// An agent whose driver is gone removes the file of its job, unless that is of another
+// run by now.
+func TestClear(t *testing.T) {
+	f := launched(t, 1, 2)
+	for run, left := range map[string]bool{"this": false, "another": true} {
+		gone, err := f.announce(Seat{Run: run, Agents: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gone()
+		dir := filepath.Join(t.TempDir(), "dir")
+		if err := os.MkdirAll(filepath.Join(dir, "in", "it"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := &Seat{Run: "this", Leaves: []string{dir, f.place(), filepath.Join(dir, "none")}}
+		s.clear()
+		if _, err := os.Stat(f.place()); (err == nil) != left {
+			t.Errorf("of %s run: %v", run, err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

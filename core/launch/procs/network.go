@@ -83,9 +83,15 @@ func (n *Network) check(f *Found) error {
 		if err == nil && ip.IsUnspecified() {
 			return fmt.Errorf("rendezvous %q: is no address to which the others could go", at)
 		}
-		alone := err == nil && ip.Unmap().IsLoopback() || host == "localhost"
-		if len(n.Token) == 0 && (!alone || n.Interface != "") {
-			return fmt.Errorf("rendezvous %s: is not loopback, so all agents must know a secret: --token-file FILE or LOCKSTEP_TOKEN; make one by %s", at, NewToken)
+		why := ""
+		switch alone := err == nil && ip.Unmap().IsLoopback() || host == "localhost"; {
+		case !alone:
+			why = fmt.Sprintf("rendezvous %s: is not loopback", at)
+		case n.Interface != "":
+			why = fmt.Sprintf("rendezvous %s, interface %s: others than this host may come", at, n.Interface)
+		}
+		if why != "" && len(n.Token) == 0 {
+			return fmt.Errorf("%s, so all agents must know a secret: --token-file FILE or LOCKSTEP_TOKEN; make one by %s", why, NewToken)
 		}
 	}
 	if len(n.Token) > 0 && len(n.Token) < MinToken {

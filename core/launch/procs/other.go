@@ -29,6 +29,9 @@ func (*Team) Over() error { return errSystem }
 // Hosts gives none.
 func (*Team) Hosts() []string { return nil }
 
+// Dir gives an error.
+func (*Team) Dir() (string, error) { return "", errSystem }
+
 // Links are none.
 func (*Team) Links() []string { return nil }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// owner names the process that listens at a port, where this one may see it: "process
-// 4711 (python3)".
+// owner names the process that listens at a port, where this one may see it, by what it
+// was started as: "process 4711 (python3)".
 func owner(port int) string {
 	sockets := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -26,8 +26,9 @@ func owner(port int) string {
 			continue
 		}
 		dir := filepath.Dir(filepath.Dir(fd))
-		name, _ := os.ReadFile(filepath.Join(dir, "comm")) // it may have ended
-		return fmt.Sprintf("process %s (%s)", filepath.Base(dir), strings.TrimSpace(string(name)))
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
+		name, _, _ := strings.Cut(string(line), "\x00")
+		return fmt.Sprintf("process %s (%s)", filepath.Base(dir), filepath.Base(name))
 	}
 	return "a process of another user"
 }

@@ -75,7 +75,7 @@ func (a *agent) ways() ([]engine.Way, error) {
 	}
 	ln, err := listen(a.at.ip, a.Network.Ports)
 	if err != nil {
-		return nil, fmt.Errorf("a rank listens %s: %w", a.at, err)
+		return nil, fmt.Errorf("a rank listens %s, where each needs a port of its own: %w", a.at, err)
 	}
 	w := tcp.Way(ln)
 	if a.Network.TLS != nil {

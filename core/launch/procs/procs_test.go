@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -258,7 +261,7 @@ func TestFailedTaskIsNotTheTeams(t *testing.T) {
 	}
 }
 
-// Agents do not outlive a driver that is killed.
+// Agents do not outlive a driver that is killed, and remove what it made.
 func TestNoOrphans(t *testing.T) {
 	cmd := exec.Command(Executable(), driver)
 	pipe, err := cmd.StdoutPipe()
@@ -274,10 +277,24 @@ func TestNoOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var dirs [2]string
+	for i := range dirs {
+		if _, err := fmt.Fscanln(pipe, &dirs[i]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dirs[i]); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	defer func() {
+		if _, err := os.Stat(filepath.Dir(dirs[0])); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dirs[0]) != filepath.Dir(dirs[1]) {
+			t.Errorf("%q is left: %v", dirs, err)
+		}
+	}()
 	for until := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left := slices.DeleteFunc(slices.Clone(pids[:]), isGone)
 		if len(left) == 0 {

@@ -129,7 +129,7 @@ func (t *Team) begin(r *run) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lost != nil {
-		return t.lost
+		return r.without(t.lost)
 	}
 	t.last++
 	r.id = t.last
@@ -189,16 +189,21 @@ func (t *Team) failure(ctx context.Context, r *run) error {
 	}
 	var lost *Lost
 	if err := t.Over(); errors.As(err, &lost) {
-		named := *lost
-		if r.seats != nil {
-			named.Ranks = r.seats[lost.Agent]
-		}
-		return &named
+		return r.without(lost)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return said
+}
+
+// without is that an agent is lost, with the ranks of the run that it had, or was to have.
+func (r *run) without(lost *Lost) *Lost {
+	named := *lost
+	if r.seats != nil {
+		named.Ranks = r.seats[lost.Agent]
+	}
+	return &named
 }
 
 // said is why a run failed by what its agents say. The caller holds mu.

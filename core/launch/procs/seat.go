@@ -24,6 +24,9 @@ type Seat struct {
 	// Apart says that agents may be on several hosts: then they listen where Network
 	// says, and the driver must be heard too.
 	Apart bool `json:"apart,omitempty"`
+	// Leaves are files and directories of this run alone, which its driver removes, or
+	// who is left when it cannot any more.
+	Leaves []string `json:"leaves,omitempty"`
 
 	Network Network `json:"-"`
 	// Local is its number on its host, from 1, where a launcher says it; 0 else.
@@ -52,6 +55,30 @@ func Taken() (*Seat, error) {
 		return nil, fmt.Errorf("%s: agent %d of %d, join %v, silence %v: is no seat", seatVariable, s.Agent, s.Agents, s.Join, s.Silence)
 	}
 	return s, nil
+}
+
+// clear removes what the driver has made for its run. All agents of a host do, while the
+// ranks of some still write: what one of them has missed another finds.
+func (s *Seat) clear() {
+	for _, path := range s.Leaves {
+		for tries := 0; tries < 10 && s.owns(path) && os.RemoveAll(path) != nil; tries++ {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// owns reports whether something is not by now that of another run of the same job.
+func (s *Seat) owns(path string) bool {
+	var other Seat
+	b, err := os.ReadFile(path)
+	return err != nil || json.Unmarshal(b, &other) != nil || other.Run == s.Run
+}
+
+// Bereft is what an agent does when its driver has ended without a word.
+func Bereft() {
+	if s, err := Taken(); s != nil && err == nil {
+		s.clear()
+	}
 }
 
 // parentFile is the descriptor of the pipe that the driver holds the other end of.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +22,7 @@ type Team struct {
 	seat     Seat // of all, but for the agent's number
 	terms    *wire.Terms
 	ln       net.Listener
-	run      string   // names this run, and no other
-	probes   []string // files that show agents what they share
+	run      string // names this run, and no other
 	children []*child
 
 	mu       sync.Mutex
@@ -66,6 +64,7 @@ func (t *Team) open(ctx context.Context, o *Options) (err error) {
 	rand.Read(token) // never fails
 	rand.Read(id)
 	t.run = fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id))
+	defer func() { t.seat.Leaves = t.leaves(o) }()
 	if f := o.Found; f != nil && len(f.Places) > 0 {
 		if t.ln, err = f.open(ctx); err == nil {
 			t.seat = f.seat(t.ln.Addr().String())
@@ -266,55 +265,6 @@ func (t *Team) unexpected(h *wire.Hello) error {
 	return nil
 }
 
-// onHost tells hosts apart.
-func onHost(h *wire.Hello) string { return h.Host + " " + h.Boot }
-
-// man tells all agents that all have come, and where there may be several hosts what
-// shows them whether they share directories.
-func (t *Team) man(shared []string) error {
-	probe := ""
-	for _, dir := range shared {
-		if !t.seat.Apart || dir == "" {
-			continue
-		}
-		probe = ".lockstep-" + t.run
-		path := filepath.Join(dir, probe)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			return err
-		}
-		t.probes = append(t.probes, path)
-	}
-	here := map[string]int{}
-	for _, c := range t.children {
-		here[onHost(&c.hello)]++
-	}
-	for i, c := range t.children {
-		t.send(note{Kind: noteCrew, Crew: &crew{Run: t.run, Here: here[onHost(&c.hello)], Hosts: len(here), Probe: probe}}, []int{i})
-	}
-	return nil
-}
-
-// Hosts says which agents are on which host and where they listen, if they may be on
-// several: "node1: agents 0, 1 at 10.0.0.1 (interface eth0)".
-func (t *Team) Hosts() []string {
-	if !t.seat.Apart {
-		return nil
-	}
-	var names []string
-	agents := map[string][]int{}
-	for i, c := range t.children {
-		name := fmt.Sprintf("%s at %s", c.hello.Host, c.hello.Address)
-		if agents[name] == nil {
-			names = append(names, name)
-		}
-		agents[name] = append(agents[name], i)
-	}
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s: %s", name, list("agent", agents[name]))
-	}
-	return names
-}
-
 // beat tells an agent that the driver lives.
 func (t *Team) beat(c *child) {
 	every := time.NewTicker(t.seat.Silence / 6)
@@ -392,9 +342,7 @@ func (t *Team) kill() {
 
 func (t *Team) reap(patience time.Duration) {
 	t.ln.Close()
-	for _, path := range t.probes {
-		_ = os.Remove(path) // it holds nothing
-	}
+	t.seat.clear()
 	var all sync.WaitGroup
 	for _, c := range t.children {
 		all.Go(func() { c.end(patience) })
