@@ -75,9 +75,6 @@ type row struct {
 // window is about how long a measurement takes.
 const window = 40 * time.Millisecond
 
-// tries is how many rounds are taken for each that is to be quiet, at most.
-const tries = 8
-
 // group measures a table with a number of ranks, all lengths in each round, and gives
 // the rows of the ratios.
 func (m *machine) group(t *table, n int) ([]string, error) {
@@ -109,12 +106,16 @@ func (m *machine) group(t *table, n int) ([]string, error) {
 		}
 		rows = append(rows, r)
 	}
-	for i := range tries * m.rounds {
+	until := time.Now().Add(m.wait)
+	for i, open := 0, true; open; i++ {
+		open = false
 		for _, r := range rows {
-			if len(r.ns[0]) < m.rounds {
-				if err := m.round(i, sides, r); err != nil {
-					return nil, err
-				}
+			if len(r.ns[0]) == m.rounds || !m.calm(until) {
+				continue
+			}
+			open = true
+			if err := m.round(i, sides, r); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -162,6 +163,24 @@ func first(sides []*turns.Peer, kib int) (*row, error) {
 	}
 	return r, nil
 }
+
+// calm waits until others leave the machine alone; false where it is too late.
+func (m *machine) calm(until time.Time) bool {
+	for time.Now().Before(until) {
+		share, unknown := turns.Others()
+		if unknown != nil {
+			return true
+		}
+		time.Sleep(look)
+		if busy, err := share(); err == nil && busy <= m.quiet {
+			return true
+		}
+	}
+	return false
+}
+
+// look is how long a look at what others do takes.
+const look = 100 * time.Millisecond
 
 // round is round i of a row, kept if others left the machine alone.
 func (m *machine) round(i int, sides []*turns.Peer, r *row) error {
