@@ -228,15 +228,14 @@ const titles = "all-reduce                 ours us    peer us  the better  ratio
 
 // ratios is the row of a table: against the other whose median is the better one.
 func (r *row) ratios(name string, called []string, bar float64) string {
-	_, ours, _ := turns.Quartiles(r.ns[0])
-	best := 0
+	ours, best := median(r.ns[0]), 0
 	for i := 1; i < len(r.ns); i++ {
-		if _, q, _ := turns.Quartiles(r.ns[i]); best == 0 || q < median(r.ns[best]) {
+		if best == 0 || median(r.ns[i]) < median(r.ns[best]) {
 			best = i
 		}
 	}
 	if best == 0 || len(r.ns[0]) == 0 {
-		return fmt.Sprintf("%-24s %10.1f  not compared: %d others, %d quiet rounds, %d dropped\n", name, ours/1e3, len(r.ns)-1, len(r.ns[0]), r.noisy)
+		return fmt.Sprintf("%-24s not compared: %d others, %d quiet rounds, %d dropped\n", name, len(r.ns)-1, len(r.ns[0]), r.noisy)
 	}
 	q1, q2, q3 := turns.Quartiles(turns.Ratios(r.ns[best], r.ns[0]))
 	verdict := ""
