@@ -7,8 +7,8 @@
 //
 // It prints a line in the Go benchmark format for each side, and a table of ratios:
 // medians of both, of the ratio of neighbours in time the median and the quartiles,
-// and the ratio of the best of each. A round in which others kept the machine busy is
-// dropped and taken again. All sides sum in place, zeros, after a sum that is checked;
+// and the ratio of the best of each. A round begins when others leave the machine alone,
+// and is dropped and taken again where they did not until its end. All sides sum in place, zeros, after a sum that is checked;
 // a measurement is as many calls one after another as take some 40 ms, of the slowest rank.
 //
 // Open MPI needs mpirun and mpicc (Debian: apt-get install openmpi-bin libopenmpi-dev
@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // options are the flags.
@@ -35,6 +36,7 @@ type options struct {
 	match  string
 	rounds int
 	quiet  float64
+	wait   time.Duration
 }
 
 func main() {
@@ -53,6 +55,7 @@ func main() {
 	flag.StringVar(&o.match, "match", "", "only rows whose name contains this")
 	flag.IntVar(&o.rounds, "rounds", 15, "quiet rounds per row")
 	flag.Float64Var(&o.quiet, "quiet", 0.05, "the share of all processors that others may use in a round")
+	flag.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for quiet moments, for each number of ranks")
 	flag.Parse()
 	o.tables = strings.Split(tables, ",")
 	for _, s := range strings.FieldsFunc(ranks, func(r rune) bool { return r == ',' }) {

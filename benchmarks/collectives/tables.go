@@ -75,9 +75,6 @@ type row struct {
 // window is about how long a measurement takes.
 const window = 40 * time.Millisecond
 
-// tries is how many rounds are taken for each that is to be quiet, at most.
-const tries = 8
-
 // group measures a table with a number of ranks, all lengths in each round, and gives
 // the rows of the ratios.
 func (m *machine) group(t *table, n int) ([]string, error) {
@@ -109,12 +106,16 @@ func (m *machine) group(t *table, n int) ([]string, error) {
 		}
 		rows = append(rows, r)
 	}
-	for i := range tries * m.rounds {
+	until := time.Now().Add(m.wait)
+	for i, open := 0, true; open; i++ {
+		open = false
 		for _, r := range rows {
-			if len(r.ns[0]) < m.rounds {
-				if err := m.round(i, sides, r); err != nil {
-					return nil, err
-				}
+			if len(r.ns[0]) == m.rounds || !m.calm(until) {
+				continue
+			}
+			open = true
+			if err := m.round(i, sides, r); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -163,6 +164,24 @@ func first(sides []*turns.Peer, kib int) (*row, error) {
 	return r, nil
 }
 
+// calm waits until others leave the machine alone; false where it is too late.
+func (m *machine) calm(until time.Time) bool {
+	for time.Now().Before(until) {
+		share, unknown := turns.Others()
+		if unknown != nil {
+			return true
+		}
+		time.Sleep(look)
+		if busy, err := share(); err == nil && busy <= m.quiet {
+			return true
+		}
+	}
+	return false
+}
+
+// look is how long a look at what others do takes.
+const look = 100 * time.Millisecond
+
 // round is round i of a row, kept if others left the machine alone.
 func (m *machine) round(i int, sides []*turns.Peer, r *row) error {
 	var failed error
@@ -209,15 +228,14 @@ const titles = "all-reduce                 ours us    peer us  the better  ratio
 
 // ratios is the row of a table: against the other whose median is the better one.
 func (r *row) ratios(name string, called []string, bar float64) string {
-	_, ours, _ := turns.Quartiles(r.ns[0])
-	best := 0
+	ours, best := median(r.ns[0]), 0
 	for i := 1; i < len(r.ns); i++ {
-		if _, q, _ := turns.Quartiles(r.ns[i]); best == 0 || q < median(r.ns[best]) {
+		if best == 0 || median(r.ns[i]) < median(r.ns[best]) {
 			best = i
 		}
 	}
 	if best == 0 || len(r.ns[0]) == 0 {
-		return fmt.Sprintf("%-24s %10.1f  not compared: %d others, %d quiet rounds, %d dropped\n", name, ours/1e3, len(r.ns)-1, len(r.ns[0]), r.noisy)
+		return fmt.Sprintf("%-24s not compared: %d others, %d quiet rounds, %d dropped\n", name, len(r.ns)-1, len(r.ns[0]), r.noisy)
 	}
 	q1, q2, q3 := turns.Quartiles(turns.Ratios(r.ns[best], r.ns[0]))
 	verdict := ""

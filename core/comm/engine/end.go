@@ -43,6 +43,7 @@ type end struct {
 	moved   int64   // by the last operation
 	fds     []unix.PollFd
 	scratch kernels.Buffer
+	crowded int // waits for which others are known to keep the processor
 }
 
 // newEnd opens a group.

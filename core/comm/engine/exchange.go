@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
 	"github.com/lockstep-ml/lockstep/core/names"
@@ -91,10 +88,6 @@ func (x *exchange) peers() iter.Seq2[int, *lane] {
 
 func open(gate *int, need int) bool { return gate == nil || *gate > need }
 
-// spins is how often an exchange lets others run before it waits in the kernel: what
-// comes at once is there by then.
-const spins = 10
-
 // run works on all lanes until everything is sent and has come.
 func (x *exchange) run(ctx context.Context) *protocol.Failure {
 	last, idle := time.Time{}, 0
@@ -113,8 +106,7 @@ func (x *exchange) run(ctx context.Context) *protocol.Failure {
 		if f := x.interrupted(ctx); f != nil {
 			return f
 		}
-		if idle++; idle < spins {
-			runtime.Gosched()
+		if idle++; idle < spins && x.e.pause(idle) {
 			continue
 		}
 		if last.IsZero() {
@@ -191,26 +183,24 @@ func (x *exchange) round() (progress, pending bool, f *protocol.Failure) {
 	return progress, pending, nil
 }
 
-// push writes what may go.
+// push goes on with the next piece that may go. Only one: what is sent long before the
+// peer sends its own waits in memory that is in no cache by the time it is read.
 func (x *exchange) push(l *lane) (progress bool, err error) {
-	for l.sent < len(l.out) {
-		s := &l.out[l.sent]
-		if !open(s.gate, s.need) {
-			return progress, nil
-		}
-		f := frame{kind: s.kind, phase: s.phase, index: s.index, seq: l.seq, call: x.digest, length: uint64(len(s.payload))}
-		if x.e.n.cfg.Checksum && !l.link.out.open {
-			f.sum(s.payload)
-		}
-		p, done, err := l.link.write(&f, s.payload)
-		progress = progress || p
-		if err != nil || !done {
-			return progress, err
-		}
-		l.sent++
-		if s.done != nil {
-			s.done()
-		}
+	if l.sent == len(l.out) || !open(l.out[l.sent].gate, l.out[l.sent].need) {
+		return false, nil
+	}
+	s := &l.out[l.sent]
+	f := frame{kind: s.kind, phase: s.phase, index: s.index, seq: l.seq, call: x.digest, length: uint64(len(s.payload))}
+	if x.e.n.cfg.Checksum && !l.link.out.open {
+		f.sum(s.payload)
+	}
+	progress, done, err := l.link.write(&f, s.payload)
+	if err != nil || !done {
+		return progress, err
+	}
+	l.sent++
+	if s.done != nil {
+		s.done()
 	}
 	return progress, nil
 }
@@ -386,55 +376,4 @@ func (x *exchange) missing() (late []int) {
 		return x.e.ranks
 	}
 	return late
-}
-
-// wait blocks until a lane can go on, somebody wakes this rank, or a while is over: a
-// short one where a lane is polled.
-func (x *exchange) wait(ctx context.Context, atMost, waited time.Duration) error {
-	e := x.e
-	if err := e.waker.open(); err != nil {
-		return err
-	}
-	raw := e.waker.fd()
-	e.waker.waits.Store(true)
-	defer e.waker.waits.Store(false)
-	stop := context.AfterFunc(ctx, e.waker.wake)
-	defer stop()
-	if e.n.broken.Load() || ctx.Err() != nil {
-		return nil
-	}
-	fds := append(e.fds[:0], unix.PollFd{Fd: int32(raw), Events: unix.POLLIN})
-	for i := range x.lanes {
-		l := &x.lanes[i]
-		write := l.sent < len(l.out) && open(l.out[l.sent].gate, l.out[l.sent].need)
-		read := l.came < len(l.in) && (l.reading || open(l.in[l.came].gate, l.in[l.came].need))
-		if !read && !write {
-			continue
-		}
-		fd, events, ready := l.link.Wait(read, write)
-		defer l.link.Waited()
-		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: events})
-		if ready {
-			atMost = 0
-		}
-		if _, polled := l.link.Link.(Polled); polled {
-			atMost = min(atMost, pause(waited))
-		}
-	}
-	e.fds = fds
-	// A second at most: whoever is late with a wake-up costs no more.
-	if err := poll(fds, min(atMost, time.Second)); err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("poll: %w", err)
-	}
-	if fds[0].Revents != 0 {
-		e.waker.drain(raw)
-	}
-	return nil
-}
-
-// pause is how long a rank that has waited for a while sleeps before it looks again for
-// what no descriptor tells it of: what comes soon is not kept for long, and who waits
-// long leaves the processor to others.
-func pause(waited time.Duration) time.Duration {
-	return min(max(waited/4, 20*time.Microsecond), time.Millisecond)
 }

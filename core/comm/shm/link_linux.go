@@ -16,8 +16,7 @@ var _ engine.Lender = (*link)(nil)
 
 // link is an engine.Link over a segment.
 type link struct {
-	conn net.Conn // by which both sides wake each other; it owns fd
-	fd   int
+	fd   int // the socket by which both sides wake each other
 	seg  *segment
 	in   reader
 	out  writer
@@ -26,12 +25,11 @@ type link struct {
 
 // newLink takes over a connection and a segment, of which this side reads one ring.
 func newLink(conn net.Conn, seg *segment, reads int) (*link, error) {
-	l := &link{conn: conn, seg: seg, in: reader{ring: seg.ring(reads)}, out: writer{ring: seg.ring(1 - reads)}}
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { l.fd = int(fd) })
+	fd, err := engine.Detach(conn)
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	return &link{fd: fd, seg: seg, in: reader{ring: seg.ring(reads)}, out: writer{ring: seg.ring(1 - reads)}}, nil
 }
 
 // Write implements engine.Link.
@@ -167,4 +165,4 @@ func (l *link) Waited() {
 }
 
 // Close implements engine.Link.
-func (l *link) Close() error { return errors.Join(l.conn.Close(), l.seg.close()) }
+func (l *link) Close() error { return errors.Join(unix.Close(l.fd), l.seg.close()) }
