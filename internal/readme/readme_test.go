@@ -51,6 +51,7 @@ func trials() map[string]trial {
 		"bin/train --plan dp=2,tp=2,pp=2,zero=1 --launch procs --agents 3 --steps 10 --fingerprint": {"--quiet", goldenLine, ""},
 		"bin/verify --launch procs --agents 3":                                                      {"--contract C-TP-001 --deadline 60s", "transport  shared memory, processes, 3 agents: rank r is in agent r mod 3", ""},
 		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  shared memory, processes, 4 agents of ", launched},
+		"mpirun -n 4 bin/mpi/verify --expect-agents 4 --transport mpi":                              {"", "", byMPI},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
@@ -64,6 +65,11 @@ if command -v mpirun > /dev/null; then exec mpirun --allow-run-as-root --oversub
 export WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$$
 for i in 1 2 3; do RANK=$i LOCAL_RANK=$i $args & done
 RANK=0 LOCAL_RANK=0 $args && wait`
+
+// byMPI tries what there is without an MPI: a program that was built without it says how
+// to build one. make test-mpi-transport tries the other.
+const byMPI = `said=$(bin/verify --expect-agents 4 --transport mpi 2>&1)
+test $? = 2 && grep -q "make build-mpi" <<< "$said"`
 
 func read(t *testing.T) string {
 	t.Helper()
