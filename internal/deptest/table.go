@@ -39,7 +39,7 @@ func Table() []Row {
 		{[]string{"core/drill"}, []string{"kernels", "core/{names,shard}"}},
 		{[]string{"core/comm/internal/protocol"}, []string{"kernels", "core/{names,shard}"}},
 		{[]string{"core/waits"}, []string{"core/names"}},
-		{[]string{"core/comm/mpi"}, []string{"core/comm/engine"}},
+		{[]string{"core/comm/mpi"}, []string{"kernels", "core/comm/engine"}},
 		{[]string{"core/comm/..."}, []string{"kernels", "core/{comm,comm/engine,comm/internal/protocol,comm/wire,drill,names,shard,waits}", "internal/guard"}},
 		{[]string{"core/mesh"}, []string{"core/{comm,names}"}},
 		{[]string{"core/parallel"}, []string{"kernels", "core/{comm,data,model,names,plan,shard,trace}"}},

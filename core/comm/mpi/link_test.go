@@ -268,15 +268,15 @@ func TestStrangeAddress(t *testing.T) {
 func TestTags(t *testing.T) {
 	p := &Process{tags: 3, taken: map[int]bool{}}
 	for _, want := range []int{1, 2, 3} {
-		if tag, err := p.take(); tag != want || err != nil {
+		if tag, err := p.tagged(); tag != want || err != nil {
 			t.Errorf("%d, %v, want %d", tag, err, want)
 		}
 	}
-	if tag, err := p.take(); err == nil {
+	if tag, err := p.tagged(); err == nil {
 		t.Errorf("a fourth of three: %d", tag)
 	}
 	p.retire(2, nil)
-	if tag, err := p.take(); tag != 2 || err != nil {
+	if tag, err := p.tagged(); tag != 2 || err != nil {
 		t.Errorf("%d, %v, want the one that is free", tag, err)
 	}
 }
