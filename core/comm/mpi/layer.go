@@ -39,10 +39,6 @@ static long slot_test(slot *s) {
 	return over ? n : -1;
 }
 
-static int slot_cancel(slot *s) {
-	return s->request == MPI_REQUEST_NULL ? MPI_SUCCESS : MPI_Cancel(&s->request);
-}
-
 // sums is a reduction over all processes, and by what MPI knows it while it is under way.
 typedef struct { MPI_Request request; } sums;
 
@@ -124,11 +120,6 @@ func (s *slot) send(n int, to address) error {
 // receive begins to receive a message.
 func (s *slot) receive(from address) error {
 	return s.p.call("MPI_Irecv", func() C.int { return C.slot_receive(s.c, C.int(from.process), C.int(from.tag)) })
-}
-
-// cancel has a message that has not come not come any more; test says when that is so.
-func (s *slot) cancel() error {
-	return s.p.call("MPI_Cancel", func() C.int { return C.slot_cancel(s.c) })
 }
 
 // test reports whether the message is over, and of one that has come its length.

@@ -160,7 +160,7 @@ func (p *Process) connect(ctx context.Context, conn net.Conn, mirror int) (engin
 	if mirror >= 0 {
 		own.process = mirror
 	}
-	l := &link{p: p, said: -1}
+	l := &link{p: p}
 	l.to, err = p.meet(ctx, conn, own)
 	l.from = address{l.to.process, tag}
 	if mirror >= 0 {
