@@ -59,7 +59,7 @@ MPI     := CGO_ENABLED=1 CGO_CFLAGS="$$(mpicc --showme:compile)" CGO_LDFLAGS="$$
 MPIRUN  := mpirun --allow-run-as-root --oversubscribe
 .PHONY: mpicc
 mpicc:
-	@command -v mpicc > /dev/null || { echo "there is no mpicc: on Debian it is in openmpi-bin and libopenmpi-dev"; exit 1; }
+	@echo '#include <mpi.h>' | mpicc -fsyntax-only -x c - 2> /dev/null || { echo "no mpicc, or no mpi.h: on Debian they are in openmpi-bin and libopenmpi-dev"; exit 1; }
 
 .PHONY: build-mpi
 build-mpi: mpicc ## build bin/mpi/verify and bin/mpi/train, which have --transport mpi (needs openmpi-bin and libopenmpi-dev)

@@ -17,8 +17,11 @@ import (
 // agents is the number of processes that the ranks of a valid run are dealt over.
 func (o *options) agents(c spec.Config) int { return cmp.Or(o.placed.Agents, c.Plan.World()) }
 
-// checkAgents refuses agents without ranks.
+// checkAgents refuses agents without ranks, and what they could not sum.
 func (o *options) checkAgents(c spec.Config) error {
+	if err := o.placed.CheckPlan(c.Plan); err != nil {
+		return err
+	}
 	if n := o.agents(c); n > c.Plan.World() {
 		return cli.Usagef("agents=%d: plan %s has %d ranks, one for each at the most", n, c.Plan, c.Plan.World())
 	}

@@ -213,7 +213,8 @@ func TestPlacementsThatAreNone(t *testing.T) {
 		"--launch procs --agents 0":                "agents=0: must be at least 1",
 		"--launch procs --agents 3 --plan dp=2":    "agents=3: plan dp=2,microbatches=4 has 2 ranks",
 		"--launch procs --transport local":         `transport "local": ranks in several processes`,
-		"--transport pigeon":                       `transport "pigeon": known are auto, local, shm, tcp`,
+		"--plan dp=4,comm=mpi --transport tcp":     "plan dp=4,microbatches=2,comm=mpi: comm=mpi belongs to --transport mpi, as its sums are MPI's; the transport is tcp",
+		"--transport pigeon":                       `transport "pigeon": known are auto, local, mpi, shm, tcp`,
 		"--dry-run --launch procs":                 "--launch: a dry run",
 		"--launch procs --deadline 0s --plan dp=2": "deadline=0s",
 	} {

@@ -79,6 +79,8 @@ func TestProcessesUsage(t *testing.T) {
 		"--launch procs --self-test --faults all": "faults=all: generated faults",
 		"--launch procs --contract C-ORDER-001":   "take turns in the memory of one process",
 		"--launch procs --transport local":        `transport "local"`,
+		"--transport mpi --expect-agents 2":       "transport mpi: this program is built without it; make build-mpi builds one with it",
+		"--plan dp=2;dp=4,comm=mpi":               "plan dp=4,comm=mpi: comm=mpi belongs to --transport mpi",
 		"--launch procs --agents 2 --deadline 0s": "deadline=0s",
 		"--launch procs --agents 0":               "agents=0: must be at least 1",
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // formats are the report formats with the files that hold them.
@@ -74,8 +75,18 @@ func (o *options) check(flags *pflag.FlagSet) error {
 
 // checkPlacement refuses what cannot be done with ranks in other processes.
 func (o *options) checkPlacement(flags *pflag.FlagSet) error {
-	if err := o.placed.Check(flags); err != nil || !o.placed.Apart() {
+	if err := o.placed.Check(flags); err != nil {
 		return err
+	}
+	for _, text := range o.plans {
+		if p, err := plan.Parse(text); err == nil { // else the driver says what is wrong
+			if err := o.placed.CheckPlan(p); err != nil {
+				return err
+			}
+		}
+	}
+	if !o.placed.Apart() {
+		return nil
 	}
 	for _, f := range o.faults {
 		if o.selfTest && contracts.Generated(f) {

@@ -38,9 +38,9 @@ func (o Options) Check() (Options, error) {
 	switch o.Algorithm {
 	case "":
 		o.Algorithm = names.Tree
-	case names.Tree, names.Ring, names.Star:
+	case names.Tree, names.Ring, names.Star, names.MPI:
 	default:
-		return o, fmt.Errorf("comm: algorithm %q: want %s, %s or %s", o.Algorithm, names.Tree, names.Ring, names.Star)
+		return o, fmt.Errorf("comm: algorithm %q: want %s, %s, %s or %s", o.Algorithm, names.Tree, names.Ring, names.Star, names.MPI)
 	}
 	if o.Deadline < 0 {
 		return o, fmt.Errorf("comm: deadline %v: must not be negative", o.Deadline)
@@ -65,6 +65,9 @@ func NewLocal(size int, be func(rank int) kernels.Backend, opts Options) ([]Comm
 		return nil, fmt.Errorf("comm: world of %d ranks: want at least 1", size)
 	}
 	opts, err := opts.Check()
+	if err == nil && opts.Algorithm == names.MPI {
+		err = fmt.Errorf("comm: algorithm %s: is MPI's, and these ranks are goroutines", opts.Algorithm)
+	}
 	if err != nil {
 		return nil, err
 	}

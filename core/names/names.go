@@ -5,7 +5,7 @@ package names
 
 // Algorithm names how float sums are ordered. Only Tree is canonical: it gives
 // the bits of kernels.Reduce over ranks, whatever the transport, buckets and
-// chunks.
+// chunks. That of MPI is known to nobody: it need not be the same in two runs.
 type Algorithm string
 
 // The algorithms.
@@ -13,6 +13,7 @@ const (
 	Tree Algorithm = "tree" // canonical; the default
 	Ring Algorithm = "ring" // reduce-scatter and all-gather round the ring; sums start at a chunk-dependent rank
 	Star Algorithm = "star" // the seeds' coordinator: rank 0 adds in rank order, then sends back
+	MPI  Algorithm = "mpi"  // all-reduces are the library's; all else as in a tree. Of the transport of that name alone
 )
 
 // Names of the operations of a communicator, in errors and in histories.

@@ -120,7 +120,7 @@ func (p *Plan) set(key, val string) error {
 		"shard":    {&p.Shard, []string{ShardFlat, ShardRoundRobin, ShardContiguous, ShardBalanced, ShardTensors}},
 		"schedule": {&p.Schedule, []string{OneF1B, GPipe, Interleaved}},
 		"vocab":    {&p.Vocab, []string{VocabReplicated, VocabParallel}},
-		"comm":     {&algorithm, []string{string(names.Tree), string(names.Ring), string(names.Star)}},
+		"comm":     {&algorithm, []string{string(names.Tree), string(names.Ring), string(names.Star), string(names.MPI)}},
 	}[key]; ok {
 		for _, k := range w.known {
 			if k == val {

@@ -42,6 +42,7 @@ func TestPlansPrintAsTheyParse(t *testing.T) {
 		{"dp=1,pp=2,schedule=interleaved,virtual=2", Plan{DP: 1, PP: 2, Schedule: Interleaved, Virtual: 2}},
 		{"dp=1,tp=2,vocab=parallel", Plan{DP: 1, TP: 2, Vocab: VocabParallel}},
 		{"dp=2,comm=ring", Plan{DP: 2, Comm: names.Ring}},
+		{"dp=2,comm=mpi", Plan{DP: 2, Comm: names.MPI}},
 		{"dp=2,comm=star", Plan{DP: 2, Comm: names.Star}},
 		{"dp=8,tp=4,pp=2,zero=3,shard=tensors,microbatches=6,schedule=interleaved,virtual=2,vocab=parallel,comm=ring",
 			Plan{DP: 8, TP: 4, PP: 2, Zero: 3, Shard: ShardTensors, MicroBatches: 6, Schedule: Interleaved, Virtual: 2, Vocab: VocabParallel, Comm: names.Ring}},
@@ -106,7 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"shard=flatt":   "shard=flatt: known are flat, round-robin, contiguous, balanced, tensors",
 		"schedule=1F1B": "schedule=1F1B: known are 1f1b, gpipe, interleaved",
 		"vocab=":        "vocab=: known are replicated, parallel",
-		"comm=nccl":     "comm=nccl: known are tree, ring, star",
+		"comm=nccl":     "comm=nccl: known are tree, ring, star, mpi",
 	} {
 		p, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), fmt.Sprintf("plan %q", text)) {
@@ -230,7 +231,7 @@ func TestExact(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": true, "dp=8": true, "dp=2,tp=4,pp=4,zero=3": true, "dp=3": false, "dp=16": false,
 		"comm=ring": true, "dp=2,comm=ring": true, "dp=2,tp=2,pp=4,zero=3,comm=star": true, "dp=4,comm=tree": true,
-		"dp=4,comm=ring": false, "tp=4,comm=star": false, "dp=3,comm=ring": false,
+		"dp=4,comm=ring": false, "dp=4,comm=mpi": false, "dp=2,comm=mpi": true, "tp=4,comm=star": false, "dp=3,comm=ring": false,
 	} {
 		p, err := Parse(text)
 		if err != nil {
@@ -242,8 +243,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// SameBits is reflexive and symmetric, and says which plans are each other's
-// control.
+// SameBits is reflexive, but for sums of MPI, and symmetric, and says which plans are
+// each other's control.
 func TestSameBits(t *testing.T) {
 	for _, x := range []struct {
 		p, q string
@@ -261,6 +262,9 @@ func TestSameBits(t *testing.T) {
 		{"dp=4,pp=2,zero=3,shard=tensors,comm=ring", "dp=4,zero=3,shard=tensors,comm=ring", false}, // tensors are dealt out per stage
 		{"dp=4,pp=2,zero=1,comm=ring", "dp=4,zero=1,comm=ring", false},                             // the vector of a stage
 		{"dp=4,tp=2,comm=ring", "dp=4,comm=ring", false},
+		{"dp=4,comm=mpi", "dp=4,comm=mpi", false},
+		{"dp=4,pp=2,comm=mpi", "dp=4", false},
+		{"dp=2,pp=2,comm=mpi", "dp=2", true},
 		{"tp=4,comm=star", "tp=4,comm=star,pp=2", true},
 		{"tp=4,comm=ring", "tp=4,comm=ring,pp=2", false},
 	} {
@@ -270,7 +274,7 @@ func TestSameBits(t *testing.T) {
 			t.Fatal(err, qerr)
 		}
 		c := nano(t)
-		if got := p.SameBits(q, c); got != x.want || q.SameBits(p, c) != got || !p.SameBits(p, c) || !q.SameBits(q, c) {
+		if got := p.SameBits(q, c); got != x.want || q.SameBits(p, c) != got || p.SameBits(p, c) != (p.Comm != names.MPI || p.Exact(c)) || q.SameBits(q, c) != (q.Comm != names.MPI || q.Exact(c)) {
 			t.Errorf("%s and %s: %v, want %v", p, q, got, x.want)
 		}
 	}

@@ -34,9 +34,9 @@ func withMPI(t *testing.T) *stage {
 	return newStage(t)
 }
 
-// mpirun starts agents.
-func (s *stage) mpirun(agents int, line string) *command {
-	args := []string{"--allow-run-as-root", "--oversubscribe", "-n", fmt.Sprint(agents), filepath.Join(bin, "mpi", "train")}
+// mpirun starts agents, which are one of the commands.
+func (s *stage) mpirun(agents int, name, line string) *command {
+	args := []string{"--allow-run-as-root", "--oversubscribe", "-n", fmt.Sprint(agents), filepath.Join(bin, "mpi", name)}
 	return s.run(exec.Command("mpirun", slices.Concat(args, s.args(line), []string{"--transport", "mpi", "--expect-agents", fmt.Sprint(agents)})...))
 }
 
@@ -48,9 +48,37 @@ func TestMPIHasTheGoldenBits(t *testing.T) {
 		agents int
 		plan   string
 	}{{1, "dp=2"}, {3, "dp=2,tp=2,pp=2,zero=1"}, {4, "dp=2,tp=2,pp=2,zero=1"}, {4, "dp=4,zero=3"}, {2, "tp=4,pp=2"}} {
-		c := s.mpirun(x.agents, "--steps 10 --fingerprint --quiet --deadline 30s --plan "+x.plan)
+		c := s.mpirun(x.agents, "train", "--steps 10 --fingerprint --quiet --deadline 30s --plan "+x.plan)
 		if !c.wait(time.Now().Add(2*time.Minute)) || c.ProcessState.ExitCode() != 0 || c.said() != golden {
 			t.Errorf("%d agents, plan %s: %v, %s", x.agents, x.plan, c.ProcessState, c.said())
+		}
+	}
+	s.empty(time.Now().Add(5 * time.Second))
+}
+
+// Where MPI sums, runs are judged by a bound, and the report says that it was MPI; ranks
+// that share a process, or a group of some ranks, cannot be summed so.
+func TestMPISums(t *testing.T) {
+	s := withMPI(t)
+	for _, x := range []struct {
+		agents     int
+		name, line string
+		code       int
+		says       []string
+	}{
+		{4, "verify", "--contract C-DDP-001 --plan dp=4,comm=mpi", 0, []string{"transport  MPI, processes, 4 agents", "nano:dp=4,comm=mpi", "largest observed / bound", "8 clauses: 8 held"}},
+		{3, "verify", "--contract C-DDP-001 --plan dp=3,comm=mpi --config odd", 0, []string{"largest observed / bound", "8 clauses: 8 held"}},
+		{2, "train", "--plan dp=4,comm=mpi --steps 2", 4, []string{"are in one process, and MPI reduces over processes: start as many agents as there are ranks"}},
+		{4, "train", "--plan dp=2,tp=2,comm=mpi --steps 2", 4, []string{"algorithm mpi reduces over all of the world's 4 ranks, and this group has 2 of them"}},
+	} {
+		c := s.mpirun(x.agents, x.name, x.line+" --deadline 30s")
+		if !c.wait(time.Now().Add(2*time.Minute)) || c.ProcessState.ExitCode() != x.code {
+			t.Errorf("%s %s: %v, %s", x.name, x.line, c.ProcessState, c.said())
+		}
+		for _, says := range x.says {
+			if !strings.Contains(c.said(), says) {
+				t.Errorf("%s %s: %q is not said: %s", x.name, x.line, says, c.said())
+			}
 		}
 	}
 	s.empty(time.Now().Add(5 * time.Second))
@@ -61,18 +89,20 @@ func TestMPIHasTheGoldenBits(t *testing.T) {
 func TestMPIAgentIsLost(t *testing.T) {
 	const late = 6 * time.Second
 	for _, x := range []struct {
-		name   string
-		victim func(process) bool
-		signal syscall.Signal
-		says   string
+		name, plan string
+		victim     func(process) bool
+		signal     syscall.Signal
+		says       string
 	}{
-		{"killed", func(p process) bool { return p.task == 2 && p.works }, syscall.SIGKILL, "train: agent 2 (process %d) ended without a word"},
-		{"stopped", func(p process) bool { return p.task == 1 && p.works }, syscall.SIGSTOP, "train: agent 1 (process %d) has said nothing for 6s"},
-		{"killed beside the driver", func(p process) bool { return p.agent == 0 }, syscall.SIGKILL, "train: agent 0 (process %d) was ended by signal 9 (killed)"},
+		{"killed", "dp=8", func(p process) bool { return p.task == 2 && p.works }, syscall.SIGKILL, "train: agent 2 (process %d) ended without a word"},
+		{"stopped", "dp=8", func(p process) bool { return p.task == 1 && p.works }, syscall.SIGSTOP, "train: agent 1 (process %d) has said nothing for 6s"},
+		{"stopped where MPI sums", "dp=4,comm=mpi", func(p process) bool { return p.task == 3 && p.works }, syscall.SIGSTOP, "train: agent 3 (process %d) has said nothing for 6s"},
+		{"killed where MPI sums", "dp=4,comm=mpi", func(p process) bool { return p.task == 1 && p.works }, syscall.SIGKILL, "train: agent 1 (process %d) ended without a word"},
+		{"killed beside the driver", "dp=8", func(p process) bool { return p.agent == 0 }, syscall.SIGKILL, "train: agent 0 (process %d) was ended by signal 9 (killed)"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := withMPI(t)
-			c := s.mpirun(4, fmt.Sprintf("--plan dp=8 --config tiny --steps 100000 --deadline %v", late))
+			c := s.mpirun(4, "train", fmt.Sprintf("--plan %s --config tiny --steps 100000 --deadline %v", x.plan, late))
 			for !strings.Contains(c.stdout.String(), "step 3/") {
 				if c.wait(time.Now().Add(time.Millisecond)) || time.Since(c.begun) > time.Minute {
 					t.Fatalf("no step is done: %s", c.said())

@@ -53,6 +53,7 @@ func trials() map[string]trial {
 		"mpirun -n 4 bin/verify --expect-agents 4":                                                  {"", "transport  shared memory, processes, 4 agents of ", launched},
 		"bin/verify --expect-agents 2 --agent 0 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "transport  shared memory, processes, 2 agents of the command line: rank r is in agent r mod 2; ", apart},
 		"bin/verify --expect-agents 2 --agent 1 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "at 127.0.0.1 (interface lo): agents 0, 1", apart},
+		"mpirun -n 4 bin/mpi/verify --expect-agents 4 --transport mpi":                              {"", "", byMPI},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
@@ -71,6 +72,11 @@ RANK=0 LOCAL_RANK=0 $args && wait`
 const apart = `head -c 32 /dev/urandom | base64 > token && chmod 600 token
 args="bin/verify --expect-agents 2 --rendezvous 127.0.0.1:$((20000 + $$ % 10000)) --token-file token --contract C-TP-001 --deadline 60s"
 $args --agent 1 & $args --agent 0 && wait $!`
+
+// byMPI tries what there is without an MPI: a program that was built without it says how
+// to build one. make test-mpi-transport tries the other.
+const byMPI = `said=$(bin/verify --expect-agents 4 --transport mpi 2>&1)
+test $? = 2 && grep -q "make build-mpi" <<< "$said"`
 
 func read(t *testing.T) string {
 	t.Helper()

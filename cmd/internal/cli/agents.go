@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/core/plan"
 )
 
 // Placement says where the ranks of a run are and how they reach each other, as flags
@@ -73,6 +75,14 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 		if flags.Changed(name) {
 			return Usagef("--%s: belongs to --expect-agents", name)
 		}
+	}
+	return nil
+}
+
+// CheckPlan refuses a plan whose sums need another transport.
+func (p *Placement) CheckPlan(c plan.Plan) error {
+	if c.Comm == names.MPI && p.Transport != procs.MPI {
+		return Usagef("plan %s: comm=%s belongs to --transport %s, as its sums are MPI's; the transport is %s", c, c.Comm, procs.MPI, p.Transport)
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ func (e *end) algorithm() algorithm {
 			return ring{}
 		case names.Star:
 			return star{}
+		case names.MPI:
+			return library{}
 		}
 	}
 	return tree{}

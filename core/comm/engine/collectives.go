@@ -134,8 +134,15 @@ func (e *end) Split(ctx context.Context, color, key int) (comm.Communicator, err
 		for r, b := range all {
 			called[r] = &protocol.Call{Color: int(binary.LittleEndian.Uint64(b)), Key: int(binary.LittleEndian.Uint64(b[8:]))}
 		}
-		child = e.split(called, w.call.Seq)
-		return nil
+		if child = e.split(called, w.call.Seq); child == nil {
+			return nil
+		}
+		links := make([]*link, len(child.ranks))
+		for i, r := range child.ranks {
+			links[i] = e.links[slices.Index(e.ranks, r)]
+		}
+		w.next()
+		return w.reducer(ctx, child, links)
 	})
 	if err != nil || child == nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/wire"
+	"github.com/lockstep-ml/lockstep/core/names"
 )
 
 // Config is how a rank joins a world.
@@ -61,6 +62,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("comm: rendezvous %v, silence %v: must not be negative", c.Rendezvous, c.Silence)
 	case len(c.Ways) == 0 || slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Listener == nil }):
 		return fmt.Errorf("comm: rank %d has no way to reach others, or does not listen", c.Rank)
+	case o.Algorithm == names.MPI && slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Library == nil }):
+		return fmt.Errorf("comm: algorithm %s: ranks reach each other by %s, which sums nothing", o.Algorithm, c.control().Name)
 	case o.Turns != nil:
 		return errors.New("comm: a schedule of ranks needs all of them in one process, without connections")
 	}

@@ -40,6 +40,7 @@ type end struct {
 
 	// Of the goroutine that is in an operation.
 	links   []*link // by rank in the group
+	reducer Reducer // nil where the algorithm asks for none, or has not yet
 	moved   int64   // by the last operation
 	fds     []unix.PollFd
 	scratch kernels.Buffer
@@ -107,6 +108,9 @@ func (e *end) work(ctx context.Context, k *protocol.Call, work func(*exchange) *
 	x := &exchange{e: e, call: k, digest: digest(k), lanes: make([]lane, len(e.ranks))}
 	defer x.disconnect()
 	if f := x.connect(ctx); f != nil {
+		return f
+	}
+	if f := x.reducer(ctx, e, e.links); f != nil {
 		return f
 	}
 	if f := work(x); f != nil {
@@ -356,6 +360,9 @@ func (e *end) shut() {
 		if l != nil {
 			l.close()
 		}
+	}
+	if e.reducer != nil {
+		e.reducer.Close(!e.n.broken.Load())
 	}
 	e.waker.close()
 	if e.scratch != nil {

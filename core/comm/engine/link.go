@@ -28,6 +28,27 @@ type Way struct {
 	// Link makes a link of a connection over which both sides have shaken hands, one of
 	// which has dialed. Neither has sent or received anything since.
 	Link func(ctx context.Context, conn net.Conn, dialed bool) (Link, error)
+	// Library, where not nil, reduces by itself.
+	Library Library
+}
+
+// Library has reducers, each with a number that is the same on all ranks.
+type Library interface {
+	// Take gives the number of one that is free. Rank 0 of a world asks, for all ranks.
+	Take() (number int, err error)
+	// Reducer is the one of a number, for a group of all ranks of a world: of its links,
+	// by rank, this rank's own is nil.
+	Reducer(number int, links []Link, rank int) (Reducer, error)
+}
+
+// Reducer reduces over the ranks of a group, in an order of its own. Nothing blocks.
+type Reducer interface {
+	// AllReduce begins to replace x by the reduction over ranks, all of which call it.
+	AllReduce(x []float32, op kernels.Op) error
+	// Over reports whether x is replaced.
+	Over() (bool, error)
+	// Close ends it. Where the world is well, and this is rank 0, its number is free.
+	Close(well bool)
 }
 
 // addr is what peers dial.

@@ -39,9 +39,30 @@ static long slot_test(slot *s) {
 	return over ? n : -1;
 }
 
-static int slot_cancel(slot *s) {
-	return s->request == MPI_REQUEST_NULL ? MPI_SUCCESS : MPI_Cancel(&s->request);
+// sums is a reduction over all processes, and by what MPI knows it while it is under way.
+typedef struct { MPI_Request request; } sums;
+
+static sums *sums_new(void) {
+	sums *s = malloc(sizeof *s);
+	if (s) s->request = MPI_REQUEST_NULL;
+	return s;
 }
+
+static int sums_begin(sums *s, MPI_Comm *comm, float *data, int n, int largest) {
+	return MPI_Iallreduce(MPI_IN_PLACE, data, n, MPI_FLOAT, largest ? MPI_MAX : MPI_SUM, *comm, &s->request);
+}
+
+static int sums_test(sums *s, int *over) { return MPI_Test(&s->request, over, MPI_STATUS_IGNORE); }
+
+static MPI_Comm *comm_new(int *err) {
+	MPI_Comm *c = malloc(sizeof *c);
+	if (c && (*err = MPI_Comm_dup(MPI_COMM_WORLD, c)) == MPI_SUCCESS)
+		*err = MPI_Comm_set_errhandler(*c, MPI_ERRORS_RETURN);
+	return c;
+}
+
+// room may fail, which cgo's own malloc does not.
+static float *room(size_t n) { return malloc(n * sizeof(float)); }
 
 // begin initialises MPI on this thread, whose errors are from then on its callers'.
 static int begin(int *level, int *process, int *size, int *tags) {
@@ -101,11 +122,6 @@ func (s *slot) receive(from address) error {
 	return s.p.call("MPI_Irecv", func() C.int { return C.slot_receive(s.c, C.int(from.process), C.int(from.tag)) })
 }
 
-// cancel has a message that has not come not come any more; test says when that is so.
-func (s *slot) cancel() error {
-	return s.p.call("MPI_Cancel", func() C.int { return C.slot_cancel(s.c) })
-}
-
 // test reports whether the message is over, and of one that has come its length.
 func (s *slot) test() (n int, over bool, err error) {
 	err = s.p.call("MPI_Test", func() C.int {
@@ -121,6 +137,81 @@ func (s *slot) test() (n int, over bool, err error) {
 
 // goOn lets MPI do what it has to do.
 func (p *Process) goOn() error { return p.call("MPI_Iprobe", func() C.int { return C.go_on() }) }
+
+// world is a communicator of all processes, of which one group at a time makes use.
+type world struct{ c *C.MPI_Comm }
+
+// newWorld makes one, which all processes do, in one order. It blocks.
+func newWorld() (world, error) {
+	var code C.int
+	c := C.comm_new(&code)
+	if c == nil {
+		return world{}, errors.New("mpi: no memory for a communicator")
+	}
+	return world{c}, failed("MPI_Comm_dup", code)
+}
+
+// reduction is one after the other, over a communicator, with memory for that.
+type reduction struct {
+	p    *Process
+	over world
+	c    *C.sums
+	data []float32
+}
+
+// newReduction allocates one.
+func (p *Process) newReduction(over world) (*reduction, error) {
+	c := C.sums_new()
+	if c == nil {
+		return nil, errors.New("mpi: no memory for a reduction")
+	}
+	return &reduction{p: p, over: over, c: c}, nil
+}
+
+// room makes data n elements long, whatever they are.
+func (r *reduction) room(n int) error {
+	if cap(r.data) >= n {
+		r.data = r.data[:n]
+		return nil
+	}
+	r.drop()
+	at := C.room(C.size_t(n))
+	if at == nil {
+		return fmt.Errorf("mpi: no memory for %d elements", n)
+	}
+	r.data = unsafe.Slice((*float32)(unsafe.Pointer(at)), n)
+	return nil
+}
+
+// drop frees data.
+func (r *reduction) drop() {
+	C.free(unsafe.Pointer(unsafe.SliceData(r.data)))
+	r.data = nil
+}
+
+// begin begins to reduce data.
+func (r *reduction) begin(largest bool) error {
+	return r.p.call("MPI_Iallreduce", func() C.int {
+		which := C.int(0)
+		if largest {
+			which = 1
+		}
+		return C.sums_begin(r.c, r.over.c, (*C.float)(unsafe.SliceData(r.data)), C.int(len(r.data)), which)
+	})
+}
+
+// test reports whether data is reduced.
+func (r *reduction) test() (over bool, err error) {
+	var done C.int
+	err = r.p.call("MPI_Test", func() C.int { return C.sums_test(r.c, &done) })
+	return done != 0, err
+}
+
+// free frees the memory of what is not under way.
+func (r *reduction) free() {
+	r.drop()
+	C.free(unsafe.Pointer(r.c))
+}
 
 // errOver is of calls after the end.
 var errOver = errors.New("mpi: this process has left MPI")
@@ -155,7 +246,12 @@ func (p *Process) begin() error {
 		return err
 	}
 	p.process, p.size, p.tags = int(process), int(size), int(tags)
-	return threads(int(level))
+	err := threads(int(level))
+	for i := 0; i < reducers && err == nil; i++ {
+		p.comms[i], err = newWorld()
+		p.free = append(p.free, i)
+	}
+	return err
 }
 
 // threads refuses an MPI that does not let every thread call it at any time, as ranks

@@ -3,7 +3,6 @@
 package mpi
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 
@@ -20,6 +19,7 @@ type link struct {
 	from address     // of whoever sends to this side, with its tag
 	to   address     // of the other side
 	bell engine.Link // the connection over which both sides met
+	ends []*slot     // messages of no bytes, at the end
 
 	out struct {
 		ring  [slots]*slot
@@ -27,17 +27,15 @@ type link struct {
 		begun int        // messages
 		over  int        // messages
 		put   int        // bytes of the frame that is being written
-		sent  uint64     // bytes, of messages that are over
 	}
 	in struct {
 		ring [slots]*slot
 		over int    // messages that are read to their end
 		rest []byte // of the one that is being read
-		read uint64 // bytes
 	}
 	word []byte // what the other side has said over the connection
-	said int64  // bytes that it has sent in all, -1 where it has not said so
-	gone error  // why the other side is
+	left bool   // it has closed the link: what it has sent before comes yet
+	gone error  // why it is, once nothing more comes
 }
 
 // open allocates the slots and waits for the first messages.
@@ -77,11 +75,12 @@ func (l *link) Write(header, payload []byte, done int) (n int, err error) {
 			}
 		}
 	}
-	o.sent += uint64(n)
 	if done+n == whole {
 		o.put = 0
 	}
-	if n == 0 && err == nil {
+	if n == 0 && err == nil && l.left {
+		err = io.EOF
+	} else if n == 0 && err == nil {
 		err = l.gone
 	}
 	return n, err
@@ -106,7 +105,10 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 	for whole := len(header) + len(payload); done+n < whole; {
 		if len(l.in.rest) == 0 {
 			if come, err := l.next(); err != nil || !come {
-				return n, errors.Join(err, l.ended(n))
+				if n == 0 && err == nil {
+					err = l.gone
+				}
+				return n, err
 			}
 		}
 		at := done + n
@@ -118,7 +120,6 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 		}
 		n += k
 		l.in.rest = l.in.rest[k:]
-		l.in.read += uint64(k)
 		if len(l.in.rest) > 0 {
 			continue
 		}
@@ -131,12 +132,16 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 	return n, nil
 }
 
-// next takes the next message, if it has come.
+// next takes the next message, if it has come. One of no bytes is the last.
 func (l *link) next() (come bool, err error) {
+	if l.gone != nil {
+		return false, nil
+	}
 	s := l.in.ring[l.in.over%slots]
 	n, come, err := s.test()
 	if come && n == 0 {
-		return false, engine.Corrupt("a message of no bytes came")
+		l.gone = io.EOF
+		return false, nil
 	}
 	if come {
 		l.in.rest = s.data[:n]
@@ -144,49 +149,51 @@ func (l *link) next() (come bool, err error) {
 	return come, err
 }
 
-// ended is why nothing more comes, where nothing has and the other side is gone: not
-// before all has come that it said it sent.
-func (l *link) ended(n int) error {
-	if n > 0 || l.said >= 0 && l.in.read < uint64(l.said) {
-		return nil
-	}
-	return l.gone
-}
-
 // Wait implements engine.Link.
 func (l *link) Wait(bool, bool) (fd int, events int16, ready bool) {
-	if l.gone != nil {
+	if l.left || l.gone != nil {
 		return -1, 0, false // its descriptor would end every wait at once
 	}
 	return l.bell.Wait(true, false)
 }
 
-// Waited implements engine.Link: it looks whether the other side is gone.
+// Waited implements engine.Link: it looks whether the other side is gone. One that has
+// closed the link says so over the connection, so that whatever is not said is a process
+// that has ended, and nothing more is waited for.
 func (l *link) Waited() {
-	for l.gone == nil {
+	for !l.left && l.gone == nil {
 		var b [16]byte
 		n, err := l.bell.Read(nil, b[:], 0)
 		l.word = append(l.word, b[:n]...)
 		switch {
-		case len(l.word) > wordBytes:
-			l.gone = engine.Corrupt("a peer says more over its connection than how much it has sent")
+		case len(l.word) > len(farewell):
+			l.gone = engine.Corrupt("a peer says %q over its connection", l.word)
+		case errors.Is(err, io.EOF) && string(l.word) == farewell:
+			l.left = true
 		case err != nil:
 			l.gone = err
 		case n == 0:
 			return
 		}
 	}
-	if errors.Is(l.gone, io.EOF) && len(l.word) == wordBytes && l.said < 0 {
-		l.said = int64(binary.LittleEndian.Uint64(l.word))
-	}
 }
 
-// wordBytes is the length of what a side says at its end: how many bytes it has sent.
-const wordBytes = 8
+// farewell is what a side says over the connection when it closes the link.
+const farewell = "."
 
-// Close implements engine.Link.
+// Close implements engine.Link. MPI is not asked to forget what the other side waits for
+// to come, or has sent: each side ends the waiting of the other, with messages of no
+// bytes, the first of which is the end of what it has written.
 func (l *link) Close() error {
-	_, werr := l.bell.Write(nil, binary.LittleEndian.AppendUint64(nil, l.out.sent), 0)
+	for range slots {
+		s, err := l.p.newSlot()
+		if err != nil {
+			break // then some memory is kept
+		}
+		_ = s.send(0, l.to) // as above
+		l.ends = append(l.ends, s)
+	}
+	_, werr := l.bell.Write(nil, []byte(farewell), 0)
 	err := l.bell.Close()
 	l.retire()
 	return errors.Join(werr, err)
@@ -194,14 +201,12 @@ func (l *link) Close() error {
 
 // retire gives back what the link has used, some of which MPI may still use.
 func (l *link) retire() {
-	var all []*slot
+	all := l.ends
 	for i := range slots {
-		if s := l.in.ring[i]; s != nil {
-			_ = s.cancel() // one that has come is over as well
-			all = append(all, s)
-		}
-		if s := l.out.ring[i]; s != nil {
-			all = append(all, s)
+		for _, s := range []*slot{l.in.ring[i], l.out.ring[i]} {
+			if s != nil {
+				all = append(all, s)
+			}
 		}
 	}
 	l.p.retire(l.from.tag, all)

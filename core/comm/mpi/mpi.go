@@ -32,6 +32,9 @@ type Process struct {
 	tag     int          // the last that was given
 	taken   map[int]bool // tags
 	retired []*slot      // of links that are closed, which MPI may use yet
+	free    []int        // reducers, as the process of rank 0 knows
+
+	comms [reducers]world
 
 	end   chan struct{} // closed when MPI is to be left
 	ended chan error    // then has how that went
@@ -116,8 +119,8 @@ func (p *Process) tend() {
 // address is where messages of a link go: a process, and a tag of its choice.
 type address struct{ process, tag int }
 
-// take gives a tag that no link of this process has. 0 is nobody's.
-func (p *Process) take() (tag int, err error) {
+// tagged gives a tag that no link of this process has. 0 is nobody's.
+func (p *Process) tagged() (tag int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range p.tags {
@@ -141,6 +144,7 @@ func (p *Process) retire(tag int, slots []*slot) {
 // Way is a way by which ranks meet as by another one, and whose frames go by MPI.
 func (p *Process) Way(w engine.Way) engine.Way {
 	w.Name = Name
+	w.Library = p
 	w.Link = func(ctx context.Context, conn net.Conn, _ bool) (engine.Link, error) { return p.connect(ctx, conn, -1) }
 	return w
 }
@@ -148,7 +152,7 @@ func (p *Process) Way(w engine.Way) engine.Way {
 // connect makes a link of a connection. Where mirror is a process, messages to this one
 // go there, and it sends them on.
 func (p *Process) connect(ctx context.Context, conn net.Conn, mirror int) (engine.Link, error) {
-	tag, err := p.take()
+	tag, err := p.tagged()
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (p *Process) connect(ctx context.Context, conn net.Conn, mirror int) (engin
 	if mirror >= 0 {
 		own.process = mirror
 	}
-	l := &link{p: p, said: -1}
+	l := &link{p: p}
 	l.to, err = p.meet(ctx, conn, own)
 	l.from = address{l.to.process, tag}
 	if mirror >= 0 {
