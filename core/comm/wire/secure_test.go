@@ -45,6 +45,8 @@ func TestCertificates(t *testing.T) {
 	time.Sleep(time.Until(short.Add(time.Second)))
 	bare := config(t, one, one)
 	bare.Certificates = nil
+	older := config(t, one, one)
+	older.MinVersion, older.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	own := config(t, one, one)
 	for name, x := range map[string]struct {
 		dials       *tls.Config
@@ -54,6 +56,7 @@ func TestCertificates(t *testing.T) {
 		"of another authority":  {config(t, two, two), "unknown authority", "certificate"},
 		"refused by the dialed": {config(t, two, one), "certificate", "unknown authority"},
 		"expired":               {expires, "certificate", "expired"},
+		"TLS 1.2":               {older, "protocol version", "unsupported versions"},
 		"without a certificate": {bare, "certificate required", "didn't provide a certificate"},
 		"without TLS":           {nil, "may want TLS", "handshake"},
 		"TLS alone":             {config(t, one, one), "does not look like a TLS handshake", "it begins TLS, which this side was not given"},
