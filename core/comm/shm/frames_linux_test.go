@@ -263,6 +263,8 @@ func TestWaitsAreSeen(t *testing.T) {
 			}
 			a.Waited()
 		}
+		x.wait((rounds + 1) * lineBytes)
+		a.Waited()
 		if x.bring((rounds + 1) * lineBytes) {
 			t.Errorf("%s: who does not wait is woken", what)
 		}
