@@ -37,18 +37,37 @@ func TestPlacementChangesNothing(t *testing.T) {
 	if code != cli.OK {
 		t.Fatal(code, stderr)
 	}
-	for _, x := range []struct{ flags, where string }{
-		{"--transport tcp", ""},
-		{"--transport shm", ""},
-		{"--launch procs --agents 3", "processes: agent 0 has ranks 0, 3, 6, agent 1 has ranks 1, 4, 7, agent 2 has ranks 2, 5\n"},
+	const seats = "processes: agent 0 has ranks 0, 3, 6, agent 1 has ranks 1, 4, 7, agent 2 has ranks 2, 5\n"
+	for _, x := range []struct {
+		flags string
+		where []string
+	}{
+		{"--transport local", nil},
+		{"--transport tcp", []string{"transport tcp, ranks of one process\n"}},
+		{"--transport shm", []string{"transport shm, ranks of one process\n"}},
+		{"--launch procs --agents 3", []string{seats, "transport shared memory\n"}},
+		{"--launch procs --agents 3 --transport tcp", []string{seats, "transport TCP\n"}},
 	} {
 		code, got, stderr := call(t.Context(), append(strings.Fields(x.flags), args...)...)
-		if code != cli.OK || stderr != "" || !strings.Contains(got, x.where) || strings.Replace(got, x.where, "", 1) != want {
+		rest := got
+		for _, where := range x.where {
+			rest = strings.Replace(rest, where, "", 1)
+		}
+		if code != cli.OK || stderr != "" || rest != want || len(got) != len(want)+len(strings.Join(x.where, "")) {
 			t.Errorf("%s: %d\n%s%s, want\n%s", x.flags, code, got, stderr, want)
 		}
 	}
-	if code, out, _ := call(t.Context(), "--launch", "procs", "--plan", "dp=2", "--steps", "1", "--format", "json"); code != cli.OK || !strings.Contains(out, `"agents":[[0],[1]]`) {
-		t.Errorf("%d: %s", code, out)
+	for _, x := range []struct{ flags, begin, end string }{
+		{"--launch procs", `"agents":[[0],[1]]`, `{"event":"end","transport":"shared memory"}`},
+		{"--launch procs --fingerprint --quiet", "", `{"event":"end","fingerprint":"`},
+		{"--transport tcp", `"transport":"tcp, ranks of one process"`, `{"event":"end"}`},
+		{"", `"backend"`, `{"event":"end"}`},
+	} {
+		code, out, _ := call(t.Context(), append(strings.Fields(x.flags), "--plan", "dp=2", "--steps", "1", "--format", "json")...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if code != cli.OK || !strings.Contains(lines[0], x.begin) || !strings.HasPrefix(lines[len(lines)-1], x.end) {
+			t.Errorf("%s: %d: %s", x.flags, code, out)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ type header struct {
 	Parameters int64    `json:"parameters"`
 	Plan       string   `json:"plan"`
 	Ranks      int      `json:"ranks"`
-	Backend    string   `json:"backend"` // with its instruction set
+	Backend    string   `json:"backend"`             // with its instruction set
+	Transport  string   `json:"transport,omitempty"` // of ranks of one process, where that is not its memory
 	Data       string   `json:"data"`
 	DataHash   string   `json:"data_hash"` // SHA-256
 	Seed       uint64   `json:"seed"`
@@ -46,6 +47,9 @@ func (h *header) text(w io.Writer) {
 		fmt.Fprintf(w, ", from %s (step %d)", h.Checkpoint, h.From)
 	}
 	fmt.Fprintln(w)
+	if h.Transport != "" {
+		fmt.Fprintf(w, "transport %s\n", h.Transport)
+	}
 	if h.Agents != nil {
 		fmt.Fprintf(w, "processes%s: %s\n", h.started, procs.Seating(h.Agents))
 	}

@@ -99,6 +99,8 @@ func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpo
 	h.Hosts = hosts
 	if o.placed.Apart() {
 		h.Agents, h.started = procs.Deal(o.agents(c), h.Ranks), o.placed.Source()
+	} else {
+		h.Transport = cli.OneProcess(o.placed.Transport)
 	}
 	if from != nil {
 		h.Checkpoint, h.From = from.Dir, from.Manifest.Step

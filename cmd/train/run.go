@@ -31,8 +31,9 @@ type options struct {
 	seed                                                    uint64
 	deadline                                                time.Duration
 	placed                                                  cli.Placement
-	left                                                    []string // what is too much for the history
-	args                                                    []string // of the command
+	links                                                   func() []string // by which ranks in processes have reached each other; else nil
+	left                                                    []string        // what is too much for the history
+	args                                                    []string        // of the command
 	stdin                                                   io.Reader
 }
 
@@ -192,6 +193,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.CannotRun, o.placed.Unsaid(cli.Why(ctx, err))
 	}
+	o.links = team.Links
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()
 	if err := o.begin(p, c, first.Name(), ck.Resume, team.Hosts()...); err != nil {
@@ -241,22 +243,31 @@ func keep(last int) func(trace.Event) bool {
 	}
 }
 
-// finish prints the fingerprint after the last step.
+// finish prints how ranks in processes have reached each other, and the fingerprint,
+// after the last step.
 func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, error) {
-	if !o.fingerprint {
-		if o.format == "json" && !o.quiet {
-			return cli.OK, writeJSON(stdout, map[string]string{"event": "end"})
-		}
-		return cli.OK, nil
+	end := map[string]string{"event": "end"}
+	if o.links != nil && !o.quiet {
+		end["transport"] = cli.Links(o.links())
 	}
-	f, err := spec.FingerprintAt(h, last)
-	if err != nil {
-		return cli.CannotRun, err
+	if o.fingerprint {
+		f, err := spec.FingerprintAt(h, last)
+		if err != nil {
+			return cli.CannotRun, err
+		}
+		end["fingerprint"] = f.String()
 	}
 	if o.format == "json" {
-		return cli.OK, writeJSON(stdout, map[string]string{"event": "end", "fingerprint": f.String()})
+		if o.quiet && !o.fingerprint {
+			return cli.OK, nil
+		}
+		return cli.OK, writeJSON(stdout, end)
 	}
-	fmt.Fprintf(stdout, "fingerprint %s\n", f)
+	for _, what := range []string{"transport", "fingerprint"} {
+		if end[what] != "" {
+			fmt.Fprintf(stdout, "%s %s\n", what, end[what])
+		}
+	}
 	return cli.OK, nil
 }
 

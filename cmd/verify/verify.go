@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,7 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 	}
 	r.Seconds = time.Since(begun).Seconds()
 	if o.links != nil {
-		r.Environment.Transport = cmp.Or(strings.Join(o.links(), " and "), "no links") + ", " + r.Environment.Transport
+		r.Environment.Transport = cli.Links(o.links()) + ", " + r.Environment.Transport
 	}
 	// A violation that was seen is one, whatever else went wrong.
 	if err = errors.Join(err, o.write(r, stdout)); err != nil {
@@ -138,7 +137,7 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 		opts.Agents = o.agents()
 		opts.Environment.Transport = fmt.Sprintf("processes, %d agents%s: rank r is in agent r mod %d", opts.Agents, o.placed.Source(), opts.Agents)
 	case world != nil:
-		opts.Transport, opts.Environment.Transport = o.placed.Transport, o.placed.Transport+", ranks of one process"
+		opts.Transport, opts.Environment.Transport = o.placed.Transport, cli.OneProcess(o.placed.Transport)
 	}
 	if len(o.histories) == 0 {
 		opts.Environment.Backend = o.backend

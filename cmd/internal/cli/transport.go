@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -29,3 +30,15 @@ func Transport(name string) (comm.World, error) {
 	}
 	return world, nil
 }
+
+// OneProcess says how the goroutines of a process reach each other; empty where that is
+// by its memory.
+func OneProcess(transport string) string {
+	if transports()[transport] == nil {
+		return ""
+	}
+	return transport + ", ranks of one process"
+}
+
+// Links says by which ways ranks in several processes have reached each other.
+func Links(ways []string) string { return cmp.Or(strings.Join(ways, " and "), "no links") }

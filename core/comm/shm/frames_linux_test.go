@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -239,11 +240,14 @@ func TestWaitsAreSeen(t *testing.T) {
 		}},
 	} {
 		var begun, done atomic.Uint64 // rounds, of the side that brings it about
+		var over atomic.Bool
 		var wakes bool
 		go func() {
-			for n := uint64(1); n <= rounds; n++ {
+			for n := uint64(1); ; n++ {
 				for begun.Load() < n {
-					runtime.Gosched()
+					if runtime.Gosched(); over.Load() {
+						return
+					}
 				}
 				for range n % 32 { // a moment sooner or later
 					done.Load()
@@ -252,7 +256,8 @@ func TestWaitsAreSeen(t *testing.T) {
 				done.Store(n)
 			}
 		}()
-		for n := uint64(1); n <= rounds; n++ {
+		until := time.Now().Add(3 * time.Second) // on a machine that is busy
+		for n := uint64(1); n <= rounds && time.Now().Before(until); n++ {
 			begun.Store(n)
 			ready := x.wait(n * lineBytes)
 			for done.Load() < n {
@@ -263,6 +268,9 @@ func TestWaitsAreSeen(t *testing.T) {
 			}
 			a.Waited()
 		}
+		over.Store(true)
+		x.wait((rounds + 1) * lineBytes)
+		a.Waited()
 		if x.bring((rounds + 1) * lineBytes) {
 			t.Errorf("%s: who does not wait is woken", what)
 		}

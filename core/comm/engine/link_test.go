@@ -1,0 +1,275 @@
+//go:build unix
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/names"
+	"github.com/lockstep-ml/lockstep/kernels"
+)
+
+// through opens a world over sockets, with every link of a rank inside another one.
+func through(t *testing.T, size, rank int, o comm.Options, wrap func(Link) Link) []comm.Communicator {
+	t.Helper()
+	configs, err := Listen(size, func() ([]Way, error) {
+		w, err := sockets("127.0.0.1:0")
+		return []Way{w}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range configs {
+		c := &configs[r]
+		c.Rank, c.Size, c.Coordinator, c.Run, c.Checksum, c.Options = r, size, configs[0].Addr(), t.Name(), true, o
+	}
+	plain := configs[rank].Ways[0].Link
+	configs[rank].Ways[0].Link = func(ctx context.Context, conn net.Conn, dialed bool) (Link, error) {
+		l, err := plain(ctx, conn, dialed)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(l), nil
+	}
+	ends, err := JoinAll(t.Context(), configs, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ends
+}
+
+// each runs f on all ranks at once, until it ends there, and gives their errors.
+func each(ends []comm.Communicator, f func(c comm.Communicator) error) []error {
+	errs := make([]error, len(ends))
+	var all sync.WaitGroup
+	for r, c := range ends {
+		all.Go(func() {
+			defer c.Close()
+			errs[r] = f(c)
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// vector is n elements with a value.
+func vector(n int, v float32) kernels.Tensor {
+	m := commtest.Memory{}
+	buf, err := m.Alloc(n)
+	if err != nil {
+		panic(err) // the host is out of memory
+	}
+	m.Write(kernels.Flat(buf), bytes1(n, v))
+	return kernels.Flat(buf)
+}
+
+// bent is a link that writes other headers than it is given, of frames after some.
+type bent struct {
+	Link
+	bend   func(*frame)
+	frames *atomic.Int64 // of the rank's links, until then
+	header []byte        // of the frame that is being written
+}
+
+func (b *bent) Write(header, payload []byte, done int) (int, error) {
+	if done == 0 {
+		b.header = bytes.Clone(header)
+		if b.frames.Add(-1) < 0 {
+			var f frame
+			if err := f.get((*[headerBytes]byte)(b.header)); err != nil {
+				return 0, err
+			}
+			b.bend(&f)
+			f.put((*[headerBytes]byte)(b.header))
+		}
+	}
+	return b.Link.Write(b.header, payload, done)
+}
+
+// The operations of TestFramesThatDoNotFit, on ranks that have done others before.
+var (
+	reduces = func(c comm.Communicator) error { return c.AllReduce(context.Background(), vector(999, 1), kernels.Sum) }
+	gathers = func(c comm.Communicator) error {
+		_, err := c.AllGatherBytes(context.Background(), []byte("what a rank says"))
+		return err
+	}
+	sends = func(c comm.Communicator) error { // the last rank to the first
+		switch c.Rank() {
+		case 0:
+			return c.Recv(context.Background(), vector(999, 0), c.Size()-1)
+		case c.Size() - 1:
+			return c.Send(context.Background(), vector(999, 1), 0)
+		}
+		return nil
+	}
+)
+
+// A frame that is well-formed and not the one that is next ends the operation with an
+// error that says so, and nothing of it is taken.
+func TestFramesThatDoNotFit(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		do   func(comm.Communicator) error
+		bend func(*frame)
+		is   error
+		says string
+	}{
+		{"phase", reduces, func(f *frame) { f.phase++ }, comm.ErrCorrupt, "piece 0 of phase 2 came, piece 0 of phase 1 is next"},
+		{"index", reduces, func(f *frame) { f.index++ }, comm.ErrCorrupt, "piece 1 of phase 1 came, piece 0 of phase 1 is next"},
+		{"too long", reduces, func(f *frame) { f.length += 4 }, comm.ErrCorrupt, "a piece of 1336 bytes came, 1332 are next"},
+		{"too short", reduces, func(f *frame) { f.length -= 4 }, comm.ErrCorrupt, "a piece of 1328 bytes came, 1332 are next"},
+		{"empty", reduces, func(f *frame) { f.length = 0 }, comm.ErrCorrupt, "a piece of 0 bytes came, 1332 are next"},
+		{"endless", reduces, func(f *frame) { f.length = 1<<64 - 1 }, comm.ErrCorrupt, "a piece of 18446744073709551615 bytes came, 1332 are next"},
+		{"more than is taken", gathers, func(f *frame) { f.length = maxBytes + 1 }, comm.ErrCorrupt, "a piece of 1073741825 bytes came, at most 1073741824 are taken"},
+		{"endless bytes", gathers, func(f *frame) { f.length = 1 << 63 }, comm.ErrCorrupt, "a piece of 9223372036854775808 bytes came, at most"},
+		{"sum", reduces, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
+		{"sum of bytes", gathers, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
+		{"sum of a message", sends, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
+		{"message for piece", reduces, func(f *frame) { f.kind = message }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"receipt for message", sends, func(f *frame) { f.kind = receipt }, comm.ErrMismatch, "recv of 999 elements"},
+		{"another call", reduces, func(f *frame) { f.call++ }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"another message", sends, func(f *frame) { f.call++ }, comm.ErrMismatch, "999 elements"},
+		{"an operation before", reduces, func(f *frame) { f.seq-- }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"an operation after", gathers, func(f *frame) { f.seq++ }, comm.ErrMismatch, "all-gather-bytes"},
+		{"a message before", sends, func(f *frame) { f.seq-- }, comm.ErrMismatch, "recv of 999 elements"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			frames := &atomic.Int64{}
+			frames.Store(1 << 40)
+			ends := through(t, 3, 2, comm.Options{Deadline: 20 * time.Second}, func(l Link) Link { return &bent{Link: l, bend: x.bend, frames: frames} })
+			var begun sync.WaitGroup
+			begun.Add(len(ends))
+			errs := each(ends, func(c comm.Communicator) error {
+				for _, do := range []func(comm.Communicator) error{reduces, sends, gathers} {
+					if err := do(c); err != nil {
+						return err
+					}
+				}
+				if c.Rank() == 2 { // what comes is the first that is bent
+					frames.Store(0)
+				}
+				begun.Done()
+				begun.Wait()
+				if err := x.do(c); err != nil {
+					return err
+				}
+				return c.Barrier(context.Background()) // who has got all hears of it later
+			})
+			for r, err := range errs {
+				var e *comm.Error
+				if !errors.As(err, &e) || !errors.Is(err, x.is) || !strings.Contains(err.Error(), x.says) ||
+					x.is == comm.ErrCorrupt && (e.Peer != 2 || !strings.Contains(err.Error(), "link from rank 2")) {
+					t.Errorf("rank %d: %v, want %v of rank 2, %q", r, err, x.is, x.says)
+				}
+			}
+		})
+	}
+}
+
+// held is a link that writes nothing for a while, after its first frame.
+type held struct {
+	Link
+	until time.Time
+}
+
+func (h *held) Write(header, payload []byte, done int) (int, error) {
+	if h.until.IsZero() {
+		h.until = time.Now().Add(30 * time.Millisecond)
+	}
+	if time.Now().Before(h.until) {
+		return 0, nil
+	}
+	return h.Link.Write(header, payload, done)
+}
+
+// Many chunks, of which those of one rank come late: what the others have sent by then
+// waits for them, and none is overwritten.
+func TestChunksWaitForTheLast(t *testing.T) {
+	const size = 3
+	n := 7*size*chunkOfMany + 5 // more chunks than slots, for every rank
+	for _, algo := range []names.Algorithm{names.Tree, names.Star} {
+		for _, late := range []int{0, size - 1} {
+			ends := through(t, size, late, comm.Options{Algorithm: algo, Deadline: 20 * time.Second}, func(l Link) Link { return &held{Link: l} })
+			for r, err := range each(ends, func(c comm.Communicator) error { return sums(c, n) }) {
+				if err != nil {
+					t.Errorf("%s, rank %d is late, rank %d: %v", algo, late, r, err)
+				}
+			}
+		}
+	}
+}
+
+// sums reduces a vector in which every element is another one.
+func sums(c comm.Communicator, n int) error {
+	x, v := vector(n, 0), make([]float32, n)
+	for i := range v {
+		v[i] = float32(i%65521) * float32(c.Rank()+1)
+	}
+	m := commtest.Memory{}
+	m.Write(x, v)
+	if err := c.AllReduce(context.Background(), x, kernels.Sum); err != nil {
+		return err
+	}
+	if err := m.Read(v, x); err != nil {
+		return err
+	}
+	for i, got := range v {
+		if want := float32(i%65521) * float32(c.Size()*(c.Size()+1)/2); got != want {
+			return errors.New("a sum is wrong, of which one rank's part was late")
+		}
+	}
+	return nil
+}
+
+// Who waits in the kernel hears at once that a rank has failed, or has left: not when
+// it next looks.
+func TestEndsAreHeardAtOnce(t *testing.T) {
+	for name, do := range map[string]func(c comm.Communicator) error{
+		"failed": func(c comm.Communicator) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return c.Barrier(ctx)
+		},
+		"left": func(c comm.Communicator) error { return c.Close() },
+	} {
+		soonest := time.Hour
+		for range 5 { // the machine may be busy
+			soonest = min(soonest, heard(t, do))
+		}
+		if soonest > 400*time.Millisecond {
+			t.Errorf("that a rank has %s is heard %v later", name, soonest)
+		}
+	}
+}
+
+// heard is how long two ranks that wait go on after a third does something.
+func heard(t *testing.T, do func(c comm.Communicator) error) time.Duration {
+	ends := through(t, 3, 0, comm.Options{Deadline: 20 * time.Second}, func(l Link) Link { return l })
+	var done atomic.Int64
+	errs := each(ends, func(c comm.Communicator) error {
+		if err := c.Barrier(context.Background()); err != nil {
+			return err
+		}
+		if c.Rank() == 2 {
+			time.Sleep(patienceOfOne + 100*time.Millisecond) // the others wait for a second from then on
+			done.Store(time.Now().UnixNano())
+			return do(c)
+		}
+		return c.Barrier(context.Background())
+	})
+	took := time.Since(time.Unix(0, done.Load()))
+	if errs[0] == nil || errs[1] == nil {
+		t.Errorf("%v", errs)
+	}
+	return took
+}
