@@ -416,11 +416,11 @@ func TestKernel(t *testing.T) {
 func TestSteady(t *testing.T) {
 	a, b := devices(t)
 	x, y := newKit(t, a), newKit(t, b)
-	buf := make([]byte, 16)
 	n := testing.AllocsPerRun(100, func() {
 		ok(t, x.k.Launch(x.s, Dim{X: 2}, Dim{X: 8}, 1024, x.params.Reset().Pointer(x.b, 0).U32(1<<20)))
-		ok(t, x.s.Upload(x.b, 0, buf))
-		ok(t, x.s.Download(buf, x.b, 0))
+		var buf [16]byte // it may stay on the stack
+		ok(t, x.s.Upload(x.b, 0, buf[:]))
+		ok(t, x.s.Download(buf[:], x.b, 0))
 		ok(t, x.s.UploadPinned(x.b, 0, x.h, 0, 256))
 		ok(t, x.s.DownloadPinned(x.h, 0, x.b, 0, 256))
 		ok(t, x.s.Copy(x.b, 0, x.b, 128, 16))

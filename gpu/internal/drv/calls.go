@@ -4,7 +4,6 @@ package drv
 
 // #include <stdlib.h>
 // #include "calls.h"
-// #cgo noescape drv_launch
 // #cgo nocallback drv_launch
 // #cgo noescape drv_upload
 // #cgo nocallback drv_upload
