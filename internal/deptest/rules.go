@@ -32,7 +32,7 @@ func importRules() []Rule {
 		imports{From: []string{"..."}, Except: []string{"gpu/..."},
 			To: []string{"gorgonia.org/cu/...", "github.com/NVIDIA/go-nvml/..."}}.rule(
 			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver"),
-		imports{From: []string{"..."}, Except: []string{"gpu/...", "core/comm/mpi"},
+		imports{From: []string{"..."}, Except: []string{"gpu/internal/drv", "core/comm/mpi"},
 			To: []string{"C"}}.rule(
 			"cgo-has-its-places", "cgo needs a C compiler and the headers of what it calls: one package for each of these"),
 	}
