@@ -73,22 +73,17 @@ template <class S> DEVICE void keys(float *dk, const float *ds, const float *q, 
   }
 }
 
-#define ATTENTION(S, size)                                                                                      \
-  KERNEL(S::THREADS) attention_scores_##size(float *p, const float *q, const float *k, Heads d, float scale) { \
-    scores<S, true>(p, q, k, d, scale);                                                                         \
-  }                                                                                                             \
-  KERNEL(S::THREADS) attention_dp_##size(float *dp, const float *o, const float *v, Heads d) {                 \
-    scores<S, false>(dp, o, v, d, 1.0f);                                                                        \
-  }                                                                                                             \
-  KERNEL(S::THREADS) attention_values_##size(float *o, const float *p, const float *v, Heads d) {              \
-    values<S>(o, p, v, d);                                                                                      \
-  }                                                                                                             \
-  KERNEL(S::THREADS) attention_keys_##size(float *dk, const float *ds, const float *q, Heads d) {              \
-    keys<S>(dk, ds, q, d);                                                                                      \
-  }
+KERNEL(Small::THREADS) attention_scores(float *p, const float *q, const float *k, Heads d, float scale) {
+  scores<Small, true>(p, q, k, d, scale);
+}
 
-ATTENTION(Small, 32x32)
-ATTENTION(Single, 16x16)
+KERNEL(Small::THREADS) attention_dp(float *dp, const float *o, const float *v, Heads d) { scores<Small, false>(dp, o, v, d, 1.0f); }
+
+KERNEL(Small::THREADS) attention_values(float *o, const float *p, const float *v, Heads d) { values<Small>(o, p, v, d); }
+
+KERNEL(Small::THREADS) attention_keys_32x32(float *dk, const float *ds, const float *q, Heads d) { keys<Small>(dk, ds, q, d); }
+
+KERNEL(Single::THREADS) attention_keys_16x16(float *dk, const float *ds, const float *q, Heads d) { keys<Single>(dk, ds, q, d); }
 
 // The scores of a query become probabilities: a warp has a row.
 KERNEL(32 * WARPS) attention_softmax(float *p, Heads d) {

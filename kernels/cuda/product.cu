@@ -54,20 +54,25 @@ template <class S> DEVICE void tn(float *out, i64 apart, const float *a, i64 lda
   each<S>(at, c, [=](int i, int j, float v) { out[i * apart + j] = v; });
 }
 
-#define PRODUCTS(S, size)                                                                                            \
+#define GROUPED(S, size)                                                                                             \
   KERNEL(S::THREADS) product_nt_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb,        \
                                        const int *bounds, int groups, int m, int n, int k) {                         \
     nt<S>(c, apart, a, lda, b, ldb, Bounds{bounds, k}, groups, m, n);                                                \
   }                                                                                                                  \
   KERNEL(S::THREADS) product_nn_##size(float *c, i64 apart, const Term *terms, int count, int groups, int m, int n) { \
     nn<S>(c, apart, terms, count, groups, m, n);                                                                     \
-  }                                                                                                                  \
+  }
+
+#define CONTINUED(S, size)                                                                                           \
   KERNEL(S::THREADS) product_tn_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb, int m, \
                                        int n, int k) {                                                               \
     tn<S>(c, apart, a, lda, b, ldb, k, m, n);                                                                        \
   }
 
-PRODUCTS(Large, 128x128)
-PRODUCTS(Tall, 128x64)
-PRODUCTS(Small, 32x32)
-PRODUCTS(Single, 16x16)
+GROUPED(Large, 128x128)
+GROUPED(Tall, 128x64)
+GROUPED(Small, 32x32)
+GROUPED(Single, 16x16)
+CONTINUED(Large, 128x128)
+CONTINUED(Tall, 128x64)
+CONTINUED(Small, 32x32)
