@@ -4,10 +4,14 @@
 
 enum { WARPS = 8 };
 
-// Heads is what kernels.Heads says; share is the number of query heads to a key head.
+// Heads is what kernels.Heads says but for the scale.
 struct Heads {
   int seqs, t, heads, keys, dim, groups;
 };
+
+// A kernel is given its numbers one by one: structures would be read by address.
+#define HEADS int seqs, int t, int heads, int key_heads, int dim, int groups
+#define GIVEN Heads{seqs, t, heads, key_heads, dim, groups}
 
 // Where head h of sequence s begins, in a matrix of n heads to a row.
 DEVICE i64 head_at(const Heads &d, int s, int h, int n) { return ((i64)s * d.t * n + h) * d.dim; }
@@ -73,20 +77,21 @@ template <class S> DEVICE void keys(float *dk, const float *ds, const float *q, 
   }
 }
 
-KERNEL(Small::THREADS) attention_scores(float *p, const float *q, const float *k, Heads d, float scale) {
-  scores<Small, true>(p, q, k, d, scale);
+KERNEL(Small::THREADS) attention_scores(float *p, const float *q, const float *k, HEADS, float scale) {
+  scores<Small, true>(p, q, k, GIVEN, scale);
 }
 
-KERNEL(Small::THREADS) attention_dp(float *dp, const float *o, const float *v, Heads d) { scores<Small, false>(dp, o, v, d, 1.0f); }
+KERNEL(Small::THREADS) attention_dp(float *dp, const float *o, const float *v, HEADS) { scores<Small, false>(dp, o, v, GIVEN, 1.0f); }
 
-KERNEL(Small::THREADS) attention_values(float *o, const float *p, const float *v, Heads d) { values<Small>(o, p, v, d); }
+KERNEL(Small::THREADS) attention_values(float *o, const float *p, const float *v, HEADS) { values<Small>(o, p, v, GIVEN); }
 
-KERNEL(Small::THREADS) attention_keys_32x32(float *dk, const float *ds, const float *q, Heads d) { keys<Small>(dk, ds, q, d); }
+KERNEL(Small::THREADS) attention_keys_32x32(float *dk, const float *ds, const float *q, HEADS) { keys<Small>(dk, ds, q, GIVEN); }
 
-KERNEL(Single::THREADS) attention_keys_16x16(float *dk, const float *ds, const float *q, Heads d) { keys<Single>(dk, ds, q, d); }
+KERNEL(Single::THREADS) attention_keys_16x16(float *dk, const float *ds, const float *q, HEADS) { keys<Single>(dk, ds, q, GIVEN); }
 
 // The scores of a query become probabilities: a warp has a row.
-KERNEL(32 * WARPS) attention_softmax(float *p, Heads d) {
+KERNEL(32 * WARPS) attention_softmax(float *p, HEADS) {
+  const Heads d = GIVEN;
   i64 i = (i64)block() * WARPS + warp();
   if (i >= (i64)d.seqs * d.heads * d.t) return;
   float *row = p + i * d.t, m = -infinity();
@@ -108,7 +113,8 @@ KERNEL(32 * WARPS) attention_softmax(float *p, Heads d) {
 }
 
 // ds, in the place of dp.
-KERNEL(32 * WARPS) attention_ds(float *dp, const float *p, Heads d, float scale) {
+KERNEL(32 * WARPS) attention_ds(float *dp, const float *p, HEADS, float scale) {
+  const Heads d = GIVEN;
   i64 i = (i64)block() * WARPS + warp();
   if (i >= (i64)d.seqs * d.heads * d.t) return;
   float *row = dp + i * d.t, s = 0.0f;

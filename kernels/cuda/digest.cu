@@ -3,9 +3,7 @@
 
 enum { SPECIAL = 255, COPIES = 8, SQUARES = 16384 };
 
-// element is the value of element (i, j) of a tensor in its logical one.
-DEVICE u64 index_of(u64 first, u64 stride, u32 i, u32 j) { return first + i * stride + j; }
-
+// Mixed is two sums and a count.
 struct Mixed {
   u64 a, b, n;
 };
@@ -35,8 +33,8 @@ DEVICE void deliver(u64 *out, const Mixed &m) {
   if (s != 0) accumulate(out + thread(), s);
 }
 
-// Elements are numbered row by row; a block goes through each of its own in steps of
-// all blocks.
+// blocks() share the columns, blocks_y() the rows. apart is what the rows are apart in the
+// logical tensor.
 KERNEL(VECTOR) hash(u64 *out, const u32 *x, i64 stride, int rows, int cols, u64 id, u64 first, u64 apart) {
   Mixed m = {0, 0, 0};
   for (int i = block_y(); i < rows; i += blocks_y())
@@ -49,12 +47,12 @@ KERNEL(VECTOR) hash(u64 *out, const u32 *x, i64 stride, int rows, int cols, u64 
 }
 
 // out[2] counts the elements that differ.
-KERNEL(VECTOR) hash_changed(u64 *out, const u32 *x, const u32 *old, int rows, int cols, u64 id, u64 first, u64 apart) {
+KERNEL(VECTOR) hash_changed(u64 *out, const u32 *x, i64 stride, const u32 *old, i64 old_stride, int rows, int cols, u64 id,
+                            u64 first, u64 apart) {
   Mixed m = {0, 0, 0};
   for (int i = block_y(); i < rows; i += blocks_y())
     for (int j = block() * VECTOR + thread(); j < cols; j += blocks() * VECTOR) {
-      i64 at = (i64)i * cols + j;
-      if (canonical(x[at]) == canonical(old[at])) continue;
+      if (canonical(x[i * stride + j]) == canonical(old[i * old_stride + j])) continue;
       mix(m, id, first + i * apart + j, 1);
       m.n++;
     }

@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"fmt"
-
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -81,22 +79,33 @@ func (b *Backend) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
 // hashBlocks bounds the blocks of a digest: each adds to the same three words.
 const hashBlocks = 4096
 
-// digest launches a kernel that gives two sums and a count, over the elements of x, in
-// parts.
-func (b *Backend) digest(kernel string, x kernels.Tensor, at kernels.Place, operands func(c call, part kernels.Tensor, row int) call) (d kernels.Digest) {
+// digest launches a kernel that gives two sums and a count over the elements of tensors of
+// one shape, whose place is at.
+func (b *Backend) digest(kernel string, at kernels.Place, ts ...kernels.Tensor) (d kernels.Digest) {
+	x := ts[0]
 	if x.Len() == 0 {
 		return d
 	}
-	if x.Rows > 1 && x.Contiguous() && at.RowStride == uint64(x.Cols) {
-		x = x.As(1, x.Len())
+	flat := x.Rows > 1 && at.RowStride == uint64(x.Cols)
+	for _, t := range ts {
+		flat = flat && t.Contiguous()
+	}
+	if flat {
+		for i, t := range ts {
+			ts[i] = t.As(1, t.Len())
+		}
+		x = ts[0]
 	}
 	for lo := 0; lo < x.Cols; lo += most {
-		part := x.ColRange(lo, min(x.Cols, lo+most))
+		cols := min(x.Cols-lo, most)
 		s := b.collect(3, func(out uint64) {
-			c := b.begin(kernel)
-			columns := min(ceil(part.Cols, each*c.r.threads), hashBlocks)
-			operands(c.words(out), part, lo).ints(part.Rows, part.Cols).words(at.ID, at.First+uint64(lo), at.RowStride).
-				launch(columns, min(part.Rows, max(hashBlocks/columns, 1)), c.r.threads)
+			c := b.begin(kernel).words(out)
+			for _, t := range ts {
+				c.rows(t.ColRange(lo, lo+cols))
+			}
+			wide := min(ceil(cols, each*c.r.threads), hashBlocks)
+			c.ints(x.Rows, cols).words(at.ID, at.First+uint64(lo), at.RowStride)
+			c.launch(wide, min(x.Rows, max(hashBlocks/wide, 1)), c.r.threads)
 		})
 		d.Add(kernels.Digest{A: s[0], B: s[1], NonFinite: s[2]})
 	}
@@ -108,18 +117,15 @@ func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 	kernels.CheckHash(x)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.Add(b.digest("hash", x, at, func(c call, part kernels.Tensor, _ int) call { return c.rows(part) }))
+	d.Add(b.digest("hash", at, x))
 }
 
 // HashChanged implements kernels.Kernels.
 func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kernels.Place) (changed int) {
 	kernels.CheckHashChanged(x, old)
-	if x.Len() > most {
-		panic(fmt.Sprintf("kernels: HashChanged: more than %d elements", most))
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	got := b.digest("hash_changed", x, at, func(c call, part kernels.Tensor, _ int) call { return c.tensors(part, old) })
+	got := b.digest("hash_changed", at, x, old)
 	d.Add(kernels.Digest{A: got.A, B: got.B})
 	return int(got.NonFinite)
 }

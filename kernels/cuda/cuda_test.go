@@ -1,0 +1,44 @@
+//go:build cuda
+
+package cuda_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/gpu"
+	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/cuda"
+	"github.com/lockstep-ml/lockstep/kernels/kerneltest"
+)
+
+// open gives the backend of the first device of the choice that the environment makes: a
+// simulated one unless it says otherwise.
+func open(t testing.TB) *cuda.Backend {
+	choice, err := gpu.ParseChoice("", os.Getenv(gpu.Variable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := gpu.Open(choice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := cuda.New(devices[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := gpu.Close(devices); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// TestConformance: every kernel gives the bits of package ref.
+func TestConformance(t *testing.T) {
+	kerneltest.RunWith(t, func(t *testing.T) kernels.Backend { return open(t) }, kerneltest.Options{Level: 1})
+}
