@@ -77,17 +77,17 @@ template <class S> DEVICE void keys(float *dk, const float *ds, const float *q, 
   }
 }
 
-KERNEL(Small::THREADS) attention_scores(float *p, const float *q, const float *k, HEADS, float scale) {
+KERNEL_OF(Small::THREADS, Small::BLOCKS) attention_scores(float *p, const float *q, const float *k, HEADS, float scale) {
   scores<Small, true>(p, q, k, GIVEN, scale);
 }
 
-KERNEL(Small::THREADS) attention_dp(float *dp, const float *o, const float *v, HEADS) { scores<Small, false>(dp, o, v, GIVEN, 1.0f); }
+KERNEL_OF(Small::THREADS, Small::BLOCKS) attention_dp(float *dp, const float *o, const float *v, HEADS) { scores<Small, false>(dp, o, v, GIVEN, 1.0f); }
 
-KERNEL(Small::THREADS) attention_values(float *o, const float *p, const float *v, HEADS) { values<Small>(o, p, v, GIVEN); }
+KERNEL_OF(Small::THREADS, Small::BLOCKS) attention_values(float *o, const float *p, const float *v, HEADS) { values<Small>(o, p, v, GIVEN); }
 
-KERNEL(Small::THREADS) attention_keys_32x32(float *dk, const float *ds, const float *q, HEADS) { keys<Small>(dk, ds, q, GIVEN); }
+KERNEL_OF(Small::THREADS, Small::BLOCKS) attention_keys_32x32(float *dk, const float *ds, const float *q, HEADS) { keys<Small>(dk, ds, q, GIVEN); }
 
-KERNEL(Single::THREADS) attention_keys_16x16(float *dk, const float *ds, const float *q, HEADS) { keys<Single>(dk, ds, q, GIVEN); }
+KERNEL_OF(Single::THREADS, Single::BLOCKS) attention_keys_16x16(float *dk, const float *ds, const float *q, HEADS) { keys<Single>(dk, ds, q, GIVEN); }
 
 // The scores of a query become probabilities: a warp has a row.
 KERNEL(32 * WARPS) attention_softmax(float *p, HEADS) {
@@ -109,7 +109,7 @@ KERNEL(32 * WARPS) attention_softmax(float *p, HEADS) {
     s = add(s, e);
   }
   s = fold(s);
-  for (int j = lane(); j < n; j += 32) row[j] = div(row[j], s);
+  for (int j = lane(); j < n; j += 32) row[j] = quotient(row[j], s);
 }
 
 // ds, in the place of dp.
@@ -120,7 +120,7 @@ KERNEL(32 * WARPS) attention_ds(float *dp, const float *p, HEADS, float scale) {
   float *row = dp + i * d.t, s = 0.0f;
   const float *of = p + i * d.t;
   int n = (int)(i % d.t) + 1;
-  for (int j = lane(); j < n; j += 32) s = fma(of[j], row[j], s);
+  for (int j = lane(); j < n; j += 32) s = fused(of[j], row[j], s);
   float mean = fold(s);
   for (int j = lane(); j < n; j += 32) row[j] = mul(mul(of[j], sub(row[j], mean)), scale);
 }

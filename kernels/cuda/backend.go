@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/gpu"
@@ -35,16 +36,25 @@ var (
 	_ kernels.Tallier = (*Backend)(nil)
 )
 
-// New opens a backend on a device: it compiles the kernels for it.
+// New opens a backend on a device: the driver compiles the kernels for it.
 func New(d *gpu.Device) (*Backend, error) {
+	files, err := fs.Sub(shipped, "ptx")
+	if err != nil {
+		return nil, err
+	}
+	return NewOf(d, files)
+}
+
+// NewOf is New with other PTX of the same kernels than what ships.
+func NewOf(d *gpu.Device, ptx fs.FS) (*Backend, error) {
 	b := &Backend{dev: d, routines: map[string]*routine{}, found: make([]uint64, 2*bins)}
-	if err := b.open(); err != nil {
+	if err := b.open(ptx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-func (b *Backend) open() (err error) {
+func (b *Backend) open(ptx fs.FS) (err error) {
 	if b.stream, err = b.dev.NewStream(); err != nil {
 		return err
 	}
@@ -54,7 +64,7 @@ func (b *Backend) open() (err error) {
 	if err := b.fixed.open(b.dev, arenaSize); err != nil {
 		return err
 	}
-	return b.load()
+	return b.load(ptx)
 }
 
 // Close waits for the device and frees what the backend has there but for the buffers that

@@ -3,6 +3,7 @@
 package cuda_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -23,7 +24,7 @@ func open(t testing.TB) *cuda.Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := cuda.New(devices[0])
+	b, err := newBackend(devices[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +38,17 @@ func open(t testing.TB) *cuda.Backend {
 	})
 	return b
 }
+
+// newBackend takes the PTX that ships, or that of the directory which -ptx names: what
+// another compiler makes of the same sources.
+func newBackend(d *gpu.Device) (*cuda.Backend, error) {
+	if *otherPTX == "" {
+		return cuda.New(d)
+	}
+	return cuda.NewOf(d, os.DirFS(*otherPTX))
+}
+
+var otherPTX = flag.String("ptx", "", "directory of PTX to test in place of what ships")
 
 // TestConformance: every kernel gives the bits of package ref.
 func TestConformance(t *testing.T) {

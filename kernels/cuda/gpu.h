@@ -9,6 +9,7 @@
 #if defined(__clang__)
 #define DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define KERNEL(threads) extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
+#define KERNEL_OF(threads, blocks) extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, blocks))) void
 #define SHARED __attribute__((shared)) __attribute__((aligned(16)))
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL_BY_4 _Pragma("clang loop unroll_count(4)")
@@ -23,8 +24,9 @@ DEVICE unsigned blocks_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
 DEVICE void barrier() { __syncthreads(); }
 DEVICE float add(float a, float b) { return __nvvm_add_rn_f(a, b); }
 DEVICE float mul(float a, float b) { return __nvvm_mul_rn_f(a, b); }
-DEVICE float fma(float a, float b, float c) { return __nvvm_fma_rn_f(a, b, c); }
-DEVICE float div(float a, float b) { return __nvvm_div_rn_f(a, b); }
+// fused is a*b + c, rounded once; quotient is a/b.
+DEVICE float fused(float a, float b, float c) { return __nvvm_fma_rn_f(a, b, c); }
+DEVICE float quotient(float a, float b) { return __nvvm_div_rn_f(a, b); }
 DEVICE float root(float a) { return __nvvm_sqrt_rn_f(a); }
 DEVICE float as_float(unsigned u) { return __nvvm_bitcast_i2f((int)u); }
 DEVICE unsigned bits_of(float f) { return (unsigned)__nvvm_bitcast_f2i(f); }
@@ -33,6 +35,7 @@ DEVICE int shuffle_xor(int v, int mask) { return __nvvm_shfl_sync_bfly_i32(0xfff
 #else
 #define DEVICE static __device__ __forceinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define KERNEL_OF(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define SHARED __shared__ __align__(16)
 #define UNROLL _Pragma("unroll")
 #define UNROLL_BY_4 _Pragma("unroll 4")
@@ -47,8 +50,8 @@ DEVICE unsigned blocks_y() { return gridDim.y; }
 DEVICE void barrier() { __syncthreads(); }
 DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
 DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
-DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-DEVICE float div(float a, float b) { return __fdiv_rn(a, b); }
+DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+DEVICE float quotient(float a, float b) { return __fdiv_rn(a, b); }
 DEVICE float root(float a) { return __fsqrt_rn(a); }
 DEVICE float as_float(unsigned u) { return __uint_as_float(u); }
 DEVICE unsigned bits_of(float f) { return __float_as_uint(f); }
@@ -104,15 +107,15 @@ DEVICE float exponential(float x) {
   if (x < -104.0f) return 0.0f;
   if (x != x) return x;
   const float shifter = 0x1.8p23f;  // adding it rounds to an integer
-  float n = sub(fma(x, 0x1.715476p0f, shifter), shifter);
-  float r = fma(n, -0x1.62e4p-1f, x);
-  r = fma(n, -0x1.7f7d1cp-20f, r);
-  float p = fma(0x1.694p-10f, r, 0x1.125edcp-7f);
-  p = fma(p, r, 0x1.555b5ap-5f);
-  p = fma(p, r, 0x1.55545p-3f);
-  p = fma(p, r, 0x1.fffff6p-2f);
-  p = fma(p, r, 1.0f);
-  p = fma(p, r, 1.0f);
+  float n = sub(fused(x, 0x1.715476p0f, shifter), shifter);
+  float r = fused(n, -0x1.62e4p-1f, x);
+  r = fused(n, -0x1.7f7d1cp-20f, r);
+  float p = fused(0x1.694p-10f, r, 0x1.125edcp-7f);
+  p = fused(p, r, 0x1.555b5ap-5f);
+  p = fused(p, r, 0x1.55545p-3f);
+  p = fused(p, r, 0x1.fffff6p-2f);
+  p = fused(p, r, 1.0f);
+  p = fused(p, r, 1.0f);
   int k = (int)n, h = k >> 1;
   return mul(mul(p, power2(h)), power2(k - h));
 }
@@ -131,21 +134,21 @@ DEVICE float logarithm(float x) {
   u32 e = (u - 0x3f2aaaabu) & 0xff800000u;  // n as an exponent field; the constant is 2/3
   n = add(n, (float)((int)e >> 23));
   float f = sub(as_float(u - e), 1.0f);
-  float p = fma(0x1.ebd038p-4f, f, -0x1.071124p-3f);
-  p = fma(p, f, 0x1.b87e4ep-4f);
-  p = fma(p, f, -0x1.f389fcp-4f);
-  p = fma(p, f, 0x1.24f48ep-3f);
-  p = fma(p, f, -0x1.559908p-3f);
-  p = fma(p, f, 0x1.99977ep-3f);
-  p = fma(p, f, -0x1.ffff12p-3f);
-  p = fma(p, f, 0x1.555556p-2f);
-  p = fma(p, f, -0.5f);
-  p = fma(p, mul(f, f), mul(n, -0x1.05c61p-29f));
-  return fma(n, 0x1.62e43p-1f, add(f, p));
+  float p = fused(0x1.ebd038p-4f, f, -0x1.071124p-3f);
+  p = fused(p, f, 0x1.b87e4ep-4f);
+  p = fused(p, f, -0x1.f389fcp-4f);
+  p = fused(p, f, 0x1.24f48ep-3f);
+  p = fused(p, f, -0x1.559908p-3f);
+  p = fused(p, f, 0x1.99977ep-3f);
+  p = fused(p, f, -0x1.ffff12p-3f);
+  p = fused(p, f, 0x1.555556p-2f);
+  p = fused(p, f, -0.5f);
+  p = fused(p, mul(f, f), mul(n, -0x1.05c61p-29f));
+  return fused(n, 0x1.62e43p-1f, add(f, p));
 }
 
 // sigmoid is 1/(1+exp(-z)).
-DEVICE float sigmoid(float z) { return div(1.0f, add(1.0f, exponential(-z))); }
+DEVICE float sigmoid(float z) { return quotient(1.0f, add(1.0f, exponential(-z))); }
 
 // A vector kernel gives a block of 256 threads 1024 elements, four to a thread.
 enum { VECTOR = 256, EACH = 4 };

@@ -5,6 +5,7 @@ package cuda
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"math"
 	"regexp"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 )
 
 //go:embed ptx/*.ptx
-var ptx embed.FS
+var shipped embed.FS
 
 // routine is a kernel on the device.
 type routine struct {
@@ -25,24 +26,24 @@ type routine struct {
 
 // entry finds the kernels of PTX, and the number of threads that each is compiled for.
 func entry() *regexp.Regexp {
-	return regexp.MustCompile(`\.visible \.entry (\w+)\([^)]*\)\s*\.maxntid (\d+), 1, 1\s`)
+	return regexp.MustCompile(`\.visible \.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)\b`)
 }
 
 // load compiles all PTX and finds the kernels in it.
-func (b *Backend) load() error {
-	files, err := ptx.ReadDir("ptx")
+func (b *Backend) load(ptx fs.FS) error {
+	files, err := fs.Glob(ptx, "*.ptx")
 	if err != nil {
 		return err
 	}
 	pattern := entry()
-	for _, f := range files {
-		text, err := ptx.ReadFile("ptx/" + f.Name())
+	for _, name := range files {
+		text, err := fs.ReadFile(ptx, name)
 		if err != nil {
 			return err
 		}
 		m, err := b.dev.Load(string(text))
 		if err != nil {
-			return fmt.Errorf("kernels of %s: %w", f.Name(), err)
+			return fmt.Errorf("kernels of %s: %w", name, err)
 		}
 		b.modules = append(b.modules, m)
 		for _, e := range pattern.FindAllStringSubmatch(string(text), -1) {

@@ -59,7 +59,7 @@ KERNEL(VECTOR) cross_entropy_grad(float *z, const float *sum, const int *targets
     int y = targets[i];
     float g = 0.0f;
     if (y >= 0) {
-      float p = div(*e, sum[i]);
+      float p = quotient(*e, sum[i]);
       if ((i64)y - first == j) p = sub(p, 1.0f);
       g = mul(p, inv);
     }

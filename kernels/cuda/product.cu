@@ -55,16 +55,16 @@ template <class S> DEVICE void tn(float *out, i64 apart, const float *a, i64 lda
 }
 
 #define GROUPED(S, size)                                                                                             \
-  KERNEL(S::THREADS) product_nt_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb,        \
+  KERNEL_OF(S::THREADS, S::BLOCKS) product_nt_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb,        \
                                        const int *bounds, int groups, int m, int n, int k) {                         \
     nt<S>(c, apart, a, lda, b, ldb, Bounds{bounds, k}, groups, m, n);                                                \
   }                                                                                                                  \
-  KERNEL(S::THREADS) product_nn_##size(float *c, i64 apart, const Term *terms, int count, int groups, int m, int n) { \
+  KERNEL_OF(S::THREADS, S::BLOCKS) product_nn_##size(float *c, i64 apart, const Term *terms, int count, int groups, int m, int n) { \
     nn<S>(c, apart, terms, count, groups, m, n);                                                                     \
   }
 
 #define CONTINUED(S, size)                                                                                           \
-  KERNEL(S::THREADS) product_tn_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb, int m, \
+  KERNEL_OF(S::THREADS, S::BLOCKS) product_tn_##size(float *c, i64 apart, const float *a, i64 lda, const float *b, i64 ldb, int m, \
                                        int n, int k) {                                                               \
     tn<S>(c, apart, a, lda, b, ldb, k, m, n);                                                                        \
   }

@@ -28,8 +28,8 @@ KERNEL(VECTOR) rope(float *x, const float *cosine, const float *sine, int rows, 
     int head = j / half, k = j - head * half, at = (i % positions) * half + k;
     float *lo = x + (i64)i * 2 * pairs + 2 * head * half + k, *hi = lo + half;
     float c = cosine[at], s = as_float(bits_of(sine[at]) ^ sign), a = *lo, b = *hi;
-    *lo = fma(-b, s, mul(a, c));
-    *hi = fma(a, s, mul(b, c));
+    *lo = fused(-b, s, mul(a, c));
+    *hi = fused(a, s, mul(b, c));
   }
 }
 

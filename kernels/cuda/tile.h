@@ -8,8 +8,8 @@ enum { STEP = 16, PAD = 4 };  // of k per stage; floats that set rows of a stage
 
 // Tile is M x N elements of C, TM x TN to a thread: one, or quarters of rows and
 // columns in fours, so that shared memory is read 16 bytes at a time.
-template <int M_, int N_, int TM_, int TN_, int LEVELS_> struct Tile {
-  enum { M = M_, N = N_, TM = TM_, TN = TN_, LEVELS = LEVELS_, THREADS = M / TM * (N / TN), COUNT = TM * TN };
+template <int M_, int N_, int TM_, int TN_, int LEVELS_, int BLOCKS_> struct Tile {
+  enum { M = M_, N = N_, TM = TM_, TN = TN_, LEVELS = LEVELS_, BLOCKS = BLOCKS_, THREADS = M / TM * (N / TN), COUNT = TM * TN };
   enum { APART = M + PAD, BPART = N + PAD };
   // stages is memory for two stages of A and of B.
   struct Stages {
@@ -17,31 +17,34 @@ template <int M_, int N_, int TM_, int TN_, int LEVELS_> struct Tile {
   };
 };
 
-typedef Tile<128, 128, 8, 8, SHALLOW> Large;
-typedef Tile<128, 64, 8, 8, SHALLOW> Tall;
-typedef Tile<32, 32, 4, 4, SHALLOW> Small;
-typedef Tile<16, 16, 1, 1, DEEP> Single;  // any number of groups
+typedef Tile<128, 128, 8, 8, SHALLOW, 2> Large;
+typedef Tile<128, 64, 8, 8, SHALLOW, 4> Tall;
+typedef Tile<32, 32, 4, 4, SHALLOW, 8> Small;
+typedef Tile<16, 16, 1, 1, DEEP, 4> Single;  // any number of groups
 
 // place is element i of T ones of a thread that is at index at of n.
 template <int T> DEVICE int place(int at, int n, int i) {
   return T == 1 ? at : (i / 4) * (n * 4) + at * 4 + i % 4;
 }
-template <class S> DEVICE int row_of(int i) { return place<S::TM>(thread() / (S::N / S::TN), S::M / S::TM, i); }
-template <class S> DEVICE int column_of(int i) { return place<S::TN>(thread() % (S::N / S::TN), S::N / S::TN, i); }
+template <class S> DEVICE int row_of(int t, int i) { return place<S::TM>(t / (S::N / S::TN), S::M / S::TM, i); }
+template <class S> DEVICE int column_of(int t, int i) { return place<S::TN>(t % (S::N / S::TN), S::N / S::TN, i); }
 
 // pick reads the T values of a thread from one k of a stage.
 template <int T> DEVICE void pick(float (&v)[T], u32 stage, int at, int n) {
-  if (T == 1) {
+  if constexpr (T == 1) {
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v[0]) : "r"(stage + 4 * at) : "memory");
-    return;
-  }
-  UNROLL for (int i = 0; i + 3 < T; i += 4)
+  } else UNROLL for (int i = 0; i < T; i += 4)
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(v[i]), "=f"(v[i + 1]), "=f"(v[i + 2]), "=f"(v[i + 3])
                  : "r"(stage + 4 * place<T>(at, n, i)) : "memory");
 }
 
 DEVICE void fetch(u32 to, const float *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory"); }
+// afresh is v, but no compiler knows it, so what follows from it is computed again.
+DEVICE int afresh(int v) {
+  asm volatile("mov.u32 %0, %0;" : "+r"(v));
+  return v;
+}
 DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 DEVICE void arrive() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 
@@ -76,8 +79,9 @@ enum Mask { ALL, UP_TO_ROW, FROM_ROW };
 
 // stage begins to copy STEP of k, from k0 to end at most, of R rows from r0 on.
 template <class S, int R, int PART, class O> DEVICE void stage(u32 to, const O &o, int r0, int rows, int k0, int end) {
+  int t = afresh(thread());  // or addresses of all stages would be kept, for want of which chains spill
   UNROLL for (int i = 0; i < R * STEP / S::THREADS; i++) {
-    int at = i * S::THREADS + thread();
+    int at = i * S::THREADS + t;
     int k = O::ALONG ? at % STEP : at / R, r = O::ALONG ? at / STEP : at % R;
     fetch(to + 4 * (k * PART + r), o.at(least(r0 + r, rows - 1), least(k0 + k, end - 1)));
   }
@@ -89,10 +93,10 @@ template <class S, Mask MASK> DEVICE void step(float (&c)[S::COUNT], u32 a, u32 
   pick<S::TM>(x, a + 4 * kk * S::APART, thread() / (S::N / S::TN), S::M / S::TM);
   pick<S::TN>(y, b + 4 * kk * S::BPART, thread() % (S::N / S::TN), S::N / S::TN);
   UNROLL for (int i = 0; i < S::TM; i++) {
-    int row = m0 + row_of<S>(i);
+    int row = m0 + row_of<S>(thread(), i);
     bool on = MASK == ALL || (MASK == UP_TO_ROW ? k <= row : k >= row);
     UNROLL for (int j = 0; j < S::TN; j++) {
-      float f = fma(x[i], y[j], c[i * S::TN + j]);
+      float f = fused(x[i], y[j], c[i * S::TN + j]);
       c[i * S::TN + j] = on ? f : c[i * S::TN + j];
     }
   }
@@ -142,9 +146,10 @@ template <class S> DEVICE void clear(float (&c)[S::COUNT]) {
 
 // each calls f(row, column, chain) for the elements of C that are there.
 template <class S, class F> DEVICE void each(const Chains<S> &at, float (&c)[S::COUNT], F f) {
+  int t = afresh(thread());
   UNROLL for (int i = 0; i < S::TM; i++)
     UNROLL for (int j = 0; j < S::TN; j++) {
-      int row = at.m0 + row_of<S>(i), column = at.n0 + column_of<S>(j);
+      int row = at.m0 + row_of<S>(t, i), column = at.n0 + column_of<S>(t, j);
       if (row < at.rows && column < at.columns) f(row, column, c[i * S::TN + j]);
     }
 }

@@ -30,7 +30,7 @@ KERNEL(VECTOR) swiglu_grad(float *dz, float *du, const float *dh, const float *z
   EACH_ELEMENT(i, n) {
     float v = z[i], w = u[i], g = dh[i], sg = sigmoid(v);
     du[i] = mul(g, mul(v, sg));
-    dz[i] = mul(mul(g, w), mul(sg, fma(v, sub(1.0f, sg), 1.0f)));
+    dz[i] = mul(mul(g, w), mul(sg, fused(v, sub(1.0f, sg), 1.0f)));
   }
 }
 
@@ -39,20 +39,20 @@ KERNEL(VECTOR) adamw(float *w, float *m, float *v, const float *g, i64 n, float 
                      float r2, float c1, float c2, float eps, float decay, float minus_lr) {
   EACH_ELEMENT(i, n) {
     float x = mul(g[i], coef), weight = w[i];
-    float mi = fma(r1, x, mul(b1, m[i]));
-    float vi = fma(r2, mul(x, x), mul(b2, v[i]));
+    float mi = fused(r1, x, mul(b1, m[i]));
+    float vi = fused(r2, mul(x, x), mul(b2, v[i]));
     m[i] = mi;
     v[i] = vi;
-    float u = div(div(mi, c1), add(root(div(vi, c2)), eps));
-    w[i] = fma(minus_lr, fma(decay, weight, u), weight);
+    float u = quotient(quotient(mi, c1), add(root(quotient(vi, c2)), eps));
+    w[i] = fused(minus_lr, fused(decay, weight, u), weight);
   }
 }
 
 KERNEL(VECTOR) sgd(float *w, float *b, const float *g, i64 n, float coef, float mu, float decay, float minus_lr) {
   EACH_ELEMENT(i, n) {
-    float weight = w[i], x = fma(decay, weight, mul(g[i], coef));
-    float bi = fma(mu, b[i], x);
+    float weight = w[i], x = fused(decay, weight, mul(g[i], coef));
+    float bi = fused(mu, b[i], x);
     b[i] = bi;
-    w[i] = fma(minus_lr, bi, weight);
+    w[i] = fused(minus_lr, bi, weight);
   }
 }
