@@ -19,6 +19,25 @@ help: ## print this list
 build: ## build bin/verify and bin/train
 	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/verify ./cmd/train
 
+# The header and the empty library stand for NVIDIA's, so that gorgonia.org/cu builds
+# without its toolkit; the paths are absolute, as the compiler works in the module cache.
+CUDA := CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations -I$(CURDIR)/gpu/internal/drv/include" \
+	CGO_LDFLAGS="-L$(CURDIR)/gpu/internal/drv/lib" $(GO)
+.PHONY: c-compiler
+c-compiler:
+	@command -v $$($(GO) env CC) > /dev/null || { echo "there is no $$($(GO) env CC): on Debian apt-get install gcc libc6-dev"; exit 1; }
+
+.PHONY: build-cuda
+build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (needs a C compiler; neither a GPU nor NVIDIA's toolkit)
+	$(CUDA) build -tags cuda -o bin/ ./cmd/verify ./cmd/train
+
+.PHONY: test-gpu
+test-gpu: c-compiler ## vet and test what reaches GPUs, on drivers that are made for it (needs a C compiler)
+	$(CUDA) vet -tags cuda ./gpu/... ./cmd/...
+	$(CUDA) tool staticcheck -tags cuda ./gpu/... ./cmd/internal/...
+	$(CUDA) test -tags cuda -count=1 ./gpu/... ./cmd/internal/cli
+	$(CUDA) test -tags cuda -count=1 -race ./gpu/...
+
 .PHONY: verify
 verify: build ## check this machine: run all contracts
 	bin/verify

@@ -114,7 +114,7 @@ func (o *options) claim() (release func(), err error) {
 
 // driver is what the flags ask of package contracts.
 func (o *options) driver(ctx context.Context) (contracts.Options, error) {
-	open, err := cli.OpenBackend(o.backend)
+	open, err := cli.OpenBackend(o.backend, o.devices)
 	if err != nil {
 		return contracts.Options{}, err
 	}

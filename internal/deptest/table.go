@@ -29,6 +29,10 @@ func Table() []Row {
 		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null,ref}"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref", "internal/guard"}},
 
+		{[]string{"gpu/internal/..."}, nil},
+		{[]string{"gpu"}, []string{"gpu/internal/drv"}},
+		{[]string{"gpu/mon"}, []string{"gpu"}},
+
 		{[]string{"core/data"}, []string{"core/{files,shard}"}},
 		{[]string{"core/trace"}, []string{"kernels", "core/{files,names}"}},
 		{[]string{"core/trace/tracetest"}, []string{"core/trace"}},
@@ -77,7 +81,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
+		{[]string{"cmd/internal/..."}, []string{"gpu", "kernels", "kernels/{cpu,ref}", "core/{comm,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},
