@@ -37,7 +37,7 @@ func (b *Backend) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h ker
 	if scratch == nil {
 		return
 	}
-	ds := kernels.Tensor{Buf: &buffer{scratch, p.Len()}, Rows: p.Rows, Cols: p.Cols, Stride: p.Cols}
+	ds := kernels.Tensor{Buf: &buffer{mem: scratch, n: p.Len()}, Rows: p.Rows, Cols: p.Cols, Stride: p.Cols}
 	n, t := h.Seqs*h.Heads, tile{m: 32, n: 32}
 	b.begin("attention_dp").tensors(ds, do, v).heads(h).tiles(t, h.T, h.T, n)
 	b.begin("attention_ds").tensors(ds, p).heads(h).floats(h.Scale).warps(n * h.T)

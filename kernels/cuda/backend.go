@@ -29,6 +29,9 @@ type Backend struct {
 	found    []uint64    // and what was read of it
 	fault    error
 	waits    uint64
+
+	lostMu sync.Mutex
+	lost   []*gpu.Buffer // of buffers that nobody has any more
 }
 
 var (

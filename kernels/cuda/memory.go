@@ -3,7 +3,10 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -14,8 +17,9 @@ const elementBytes = 4
 
 // buffer is the memory of one Alloc; n is 0 after Free.
 type buffer struct {
-	mem *gpu.Buffer
-	n   int
+	mem  *gpu.Buffer
+	n    int
+	lost runtime.Cleanup
 }
 
 // Len is the capacity in elements.
@@ -54,14 +58,46 @@ func (b *Backend) Alloc(n int) (kernels.Buffer, error) {
 	if n < 0 || uint64(n) > b.dev.Memory/elementBytes {
 		return nil, fmt.Errorf("%s: cannot allocate %d elements of %d bytes: the device has %d bytes", b.Name(), n, elementBytes, b.dev.Memory)
 	}
-	mem, err := b.dev.Alloc(elementBytes * n)
+	mem, err := b.take(elementBytes * n)
 	if err == nil {
 		err = b.stream.Fill32(mem, 0, 0, n)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot allocate %d elements of %d bytes: %w", b.Name(), n, elementBytes, err)
 	}
-	return &buffer{mem, n}, nil
+	buf := &buffer{mem: mem, n: n}
+	buf.lost = runtime.AddCleanup(buf, b.lose, mem)
+	return buf, nil
+}
+
+// patience is how often Alloc looks for buffers that nobody has any more, where there is
+// no memory otherwise.
+const patience = 20
+
+// take allocates memory, if need be that of buffers which nobody has any more.
+func (b *Backend) take(bytes int) (*gpu.Buffer, error) {
+	for i := 0; ; i++ {
+		b.lostMu.Lock()
+		lost := b.lost
+		b.lost = nil
+		b.lostMu.Unlock()
+		for _, mem := range lost {
+			b.note(mem.Free())
+		}
+		mem, err := b.dev.Alloc(bytes)
+		if !errors.Is(err, gpu.OutOfMemory) || i == patience {
+			return mem, err
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond) // cleanups have a goroutine of their own
+	}
+}
+
+// lose notes memory whose buffer was not freed and is gone: of a run that has ended, say.
+func (b *Backend) lose(mem *gpu.Buffer) {
+	b.lostMu.Lock()
+	defer b.lostMu.Unlock()
+	b.lost = append(b.lost, mem)
 }
 
 // Free waits for the device and ends the use of a buffer: kernels on it panic from now on.
@@ -76,6 +112,7 @@ func (b *Backend) Free(x kernels.Buffer) {
 	if buf.mem == nil {
 		return
 	}
+	buf.lost.Stop()
 	b.note(buf.mem.Free())
 	buf.mem, buf.n = nil, 0
 }
