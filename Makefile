@@ -31,6 +31,27 @@ c-compiler:
 build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (needs a C compiler; neither a GPU nor NVIDIA's toolkit)
 	$(CUDA) build -tags cuda -o bin/ ./cmd/verify ./cmd/train
 
+# Without clang-19 the PTX that is here is used, and go test says whether it is of these
+# sources.
+.PHONY: ptx
+ptx: ## make the PTX of kernels/cuda anew (Debian: apt-get install clang-19)
+	$(GO) generate -tags ptx ./kernels/cuda
+
+# NVIDIA's compilers prove what clang made; nothing of them is kept or shipped. nvcc wants
+# a host compiler.
+PTX_TOOLS ?= out/ptx
+.PHONY: test-ptx
+test-ptx: c-compiler ## NVIDIA's assemblers take the PTX, nvcc and cuda.h agree (needs clang-19, g++, python3 with venv; fetches 500 MB)
+	$(GO) run ./internal/ptx -check
+	mkdir -p $(PTX_TOOLS)/nvcc
+	test -d $(PTX_TOOLS)/12 || { python3 -m venv $(PTX_TOOLS)/12 && $(PTX_TOOLS)/12/bin/pip install -q nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79; }
+	test -d $(PTX_TOOLS)/13 || { python3 -m venv $(PTX_TOOLS)/13 && $(PTX_TOOLS)/13/bin/pip install -q nvidia-cuda-nvcc==13.5.37 \
+		nvidia-nvvm==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6; }
+	$(GO) run ./internal/ptx -assemble $(PTX_TOOLS)/12,$(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/12
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -nvcc $(PTX_TOOLS)/13 $(PTX_TOOLS)/nvcc
+
 .PHONY: test-gpu
 test-gpu: c-compiler ## vet and test what reaches GPUs, on drivers that are made for it (needs a C compiler)
 	$(CUDA) vet -tags cuda ./gpu/... ./cmd/...
