@@ -73,7 +73,12 @@ func parent() int {
 // process is this program once more, where the loader finds one of the fakes. An empty
 // simulator is none beside the program nor in the environment.
 func process(child, dir, driver, simulator string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
+	return started(os.Args[0], child, dir, driver, simulator)
+}
+
+// started is the program in a file, where it finds the same.
+func started(program, child, dir, driver, simulator string) *exec.Cmd {
+	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), childVariable+"="+child, fakes+"="+dir, "LD_LIBRARY_PATH="+filepath.Join(dir, driver), SimulatorVariable+"=", Variable+"=")
 	if simulator != "" {
 		cmd.Env = append(cmd.Env, SimulatorVariable+"="+filepath.Join(dir, simulator, "libcuda.so.1"))

@@ -4,8 +4,13 @@ package gpu
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"gorgonia.org/cu"
+
+	"github.com/lockstep-ml/lockstep/gpu/internal/fakedriver"
 )
 
 // TestOpen: which library is taken, and what is said where none can be. A simulator is
@@ -52,6 +57,34 @@ func TestOpen(t *testing.T) {
 		if err != nil || got != c.want && !(strings.HasSuffix(c.want, ": ") && strings.HasPrefix(got, c.want)) {
 			t.Errorf("driver %q, simulator %q, --devices %s, variable %q: %v\n got %s\nwant %s", c.driver, c.simulator, c.devices, c.variable, err, got, c.want)
 		}
+	}
+}
+
+// TestBeside: the simulator is looked for beside the program.
+func TestBeside(t *testing.T) {
+	dir, bin := os.Getenv(fakes), t.TempDir()
+	for from, to := range map[string]string{os.Args[0]: "program", filepath.Join(dir, "sim", "libcuda.so.1"): "libcuda-sim.so"} {
+		b, err := os.ReadFile(from)
+		ok(t, err, os.WriteFile(filepath.Join(bin, to), b, 0o755))
+	}
+	for devices, want := range map[string]string{"sim:1": "simulated device 0 (Fake 0, sm_90) SIM-1010, <nil>\n", "all": "unavailable: the driver cannot be loaded: "} {
+		out, err := started(filepath.Join(bin, "program"), devices, dir, "broken", "").CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("--devices %s: %s, %v; want %s", devices, out, err, want)
+		}
+	}
+}
+
+// TestOpenGivesBack: where one device cannot be opened, none stays open.
+func TestOpenGivesBack(t *testing.T) {
+	a, _ := devices(t)
+	for range 2 {
+		if _, err := Open(Choice{Indices: []int{0, 1, 2}}); err == nil {
+			t.Fatal("device 2 of two is open")
+		}
+	}
+	if n := must(a.dev.Attribute(cu.DeviceAttribute(fakedriver.Refs)))(t); n != 1 {
+		t.Errorf("%v is open %d times, want once", a, n)
 	}
 }
 

@@ -35,6 +35,7 @@ type card struct {
 	dev         *server.Device
 	info        gpu.Info
 	throttle    uint64
+	asked       int // how often it told its throttle
 	uncorrected uint64
 	replay      uint64
 	up          bool
@@ -69,6 +70,16 @@ func (m *machine) with(f func()) {
 	f()
 }
 
+// throttled holds the clocks of a card down until it has told that twice.
+func (m *machine) throttled(c *card, why uint64) {
+	var until int
+	m.with(func() { c.throttle, until = why, c.asked+2 })
+	for seen := false; !seen; time.Sleep(interval / 10) {
+		m.with(func() { seen = c.asked >= until })
+	}
+	m.with(func() { c.throttle = 1 })
+}
+
 // answer is a function of a device that tells a value of its card.
 func answer[T any](m *machine, c *card, v func() T) func() (T, nvml.Return) {
 	return func() (T, nvml.Return) {
@@ -85,7 +96,7 @@ func (m *machine) tell(c *card) {
 	}
 	d.GetPowerUsageFunc = answer(m, c, func() uint32 { return 120500 })
 	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 41, c.ret }
-	d.GetCurrentClocksThrottleReasonsFunc = answer(m, c, func() uint64 { return c.throttle })
+	d.GetCurrentClocksThrottleReasonsFunc = answer(m, c, func() uint64 { c.asked++; return c.throttle })
 	d.GetEccModeFunc = func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, c.ret
 	}
@@ -241,9 +252,7 @@ func TestWatch(t *testing.T) {
 		"uncorrected": {func(m *machine, c *card) { m.with(func() { c.uncorrected++ }) }, []string{"ecc: 1 uncorrected ECC errors"}},
 		"nvlink":      {func(m *machine, c *card) { m.with(func() { c.up = false }) }, []string{"nvlink: link 0 went down"}},
 		"throttled for a while": {func(m *machine, c *card) {
-			m.with(func() { c.throttle = 32 })
-			time.Sleep(3 * interval)
-			m.with(func() { c.throttle = 1 })
+			m.throttled(c, 32)
 		}, []string{"throttle: clocks were held down: software thermal slowdown"}},
 		"events": {func(m *machine, c *card) {
 			m.events <- nvml.EventData{Device: c.dev, EventType: nvml.EventTypeXidCriticalError, EventData: 79}
@@ -299,9 +308,7 @@ func TestNoEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.with(func() { m.cards[0].throttle = 64 })
-		time.Sleep(2 * interval)
-		m.with(func() { m.cards[0].throttle = 0 })
+		m.throttled(m.cards[0], 64)
 		if got := w.Stop(); len(got) != 1 || got[0].Kind != "throttle" || w.Before[0].Untold["events"] == "" {
 			t.Errorf("%s: %v, untold %v", name, got, w.Before[0].Untold)
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	_ "github.com/NVIDIA/go-nvml/pkg/nvml" // which exports every symbol of a program that is not hidden
-	_ "gorgonia.org/cu"                    // whose calls must all have a trampoline
+	"gorgonia.org/cu"                      // whose calls must all have a trampoline
 
 	"github.com/lockstep-ml/lockstep/gpu/internal/fakedriver"
 )
@@ -122,6 +122,9 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := Occupancy(nil, nil, 1, 0); err != InvalidContext {
 		t.Errorf("a call that reached the library: %v", err)
+	}
+	if _, _, err := cu.StreamPriorityRange(); err != cu.NotSupported {
+		t.Errorf("a function that the library lacks: %v", err)
 	}
 	// The fake lacks the first version, which is called where there is no second.
 	if u, err := UUID(1); err != nil || u[0] != 0x11 {

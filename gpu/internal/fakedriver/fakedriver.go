@@ -17,6 +17,7 @@ var source []byte
 const (
 	Sets      = 1000 // how often a thread was given a context
 	Allocated = 1001 // bytes of its memory
+	Refs      = 1002 // how often it is open
 )
 
 // Memory is how much memory a fake device has.

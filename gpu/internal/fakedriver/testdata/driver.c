@@ -26,7 +26,7 @@
 #define PEERS 1
 #endif
 
-enum { MEMORY = 1 << 20, SETS = 1000, ALLOCATED = 1001 }; // bytes of a device; attributes that tests ask for
+enum { MEMORY = 1 << 20, SETS = 1000, ALLOCATED = 1001, REFS = 1002 }; // bytes of a device; attributes that tests ask for
 
 struct CUctx_st { int device, refs, generation; unsigned peers; };
 struct CUevent_st { CUcontext ctx; CUstream on; long recorded, fired; };
@@ -74,6 +74,7 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 227 << 10; break;
 	case SETS: *v = sets; break;
 	case ALLOCATED: *v = (int)used[d]; break;
+	case REFS: *v = primary[d].refs; break;
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
