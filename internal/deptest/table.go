@@ -27,7 +27,7 @@ func Table() []Row {
 		{[]string{"kernels", "core/{files,names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
 		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null,ref}"}},
-		{[]string{"kernels/cuda"}, []string{"gpu", "kernels"}},
+		{[]string{"kernels/cuda"}, []string{"gpu", "kernels", "kernels/ref"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref", "internal/guard"}},
 
 		{[]string{"gpu/internal/..."}, nil},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // Backend runs the canonical kernels on one device, in one stream. Several goroutines may
@@ -18,6 +19,7 @@ type Backend struct {
 	dev     *gpu.Device
 	stream  *gpu.Stream
 	modules []*gpu.Module
+	staging *ref.Backend[float32]
 
 	mu       sync.Mutex // guards what is below
 	routines map[string]*routine
@@ -25,8 +27,9 @@ type Backend struct {
 	params   gpu.Params
 	fixed    arena
 	scratch  *gpu.Buffer
-	sums     *gpu.Buffer // what kernels add integers to
-	found    []uint64    // and what was read of it
+	sums     *gpu.Buffer          // what kernels add integers to
+	found    []uint64             // and what was read of it
+	peers    map[*gpu.Device]bool // whether their memory is reachable
 	fault    error
 	waits    uint64
 
@@ -37,6 +40,7 @@ type Backend struct {
 var (
 	_ kernels.Backend = (*Backend)(nil)
 	_ kernels.Tallier = (*Backend)(nil)
+	_ kernels.Stager  = (*Backend)(nil)
 )
 
 // New opens a backend on a device: the driver compiles the kernels for it.
@@ -50,7 +54,7 @@ func New(d *gpu.Device) (*Backend, error) {
 
 // NewOf is New with other PTX of the same kernels than what ships.
 func NewOf(d *gpu.Device, ptx fs.FS) (*Backend, error) {
-	b := &Backend{dev: d, routines: map[string]*routine{}, found: make([]uint64, 2*bins)}
+	b := &Backend{dev: d, staging: ref.New[float32](), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}, found: make([]uint64, 2*bins)}
 	if err := b.open(ptx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

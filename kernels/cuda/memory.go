@@ -168,6 +168,9 @@ func (b *Backend) ReadWide(dst []float64, src kernels.Tensor) error {
 // Host is always false: the elements are in the device's memory.
 func (*Backend) Host(kernels.Tensor) ([]float32, bool) { return nil, false }
 
+// Staging implements kernels.Stager.
+func (b *Backend) Staging() kernels.Backend { return b.staging }
+
 // Span is the range of addresses of t in the device's memory, whose space is its UUID.
 func (b *Backend) Span(t kernels.Tensor) kernels.Span {
 	s := kernels.Span{Space: b.dev.UUID}

@@ -22,9 +22,14 @@ func (b *Backend) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	if !b.room(8*(len(dst)+len(src)), 2) {
 		return
 	}
-	to, from := b.list(addresses(dst)), b.list(addresses(src))
+	near, done := b.nearby(src)
+	defer done()
+	out, doneOut := b.nearby(dst)
+	defer doneOut()
+	to, from := b.list(addresses(out)), b.list(addresses(near))
 	n := dst[0].Len()
 	b.begin(kernel).words(to).ints(len(dst)).words(from).ints(len(src)).words(uint64(n)).elements(n)
+	b.send(dst, out)
 }
 
 func addresses(ts []kernels.Tensor) []byte {

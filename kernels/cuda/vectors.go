@@ -32,6 +32,12 @@ func (b *Backend) Fill(x kernels.Tensor, v float64) {
 // Copy implements kernels.Kernels.
 func (b *Backend) Copy(dst, src kernels.Tensor) {
 	kernels.CheckCopy(dst, src)
+	if dst.Len() > 0 && own(dst).mem.Device() != own(src).mem.Device() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.note(b.stream.Copy(own(dst).mem, elementBytes*dst.Off, own(src).mem, elementBytes*src.Off, elementBytes*src.Len()))
+		return
+	}
 	b.elementwise("copy", dst.Len(), nil, dst, src)
 }
 
