@@ -256,9 +256,17 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 		return cli.CannotRun, err
 	}
 	if o.format == "json" {
-		return cli.OK, writeJSON(stdout, map[string]string{"event": "end", "fingerprint": f.String()})
+		end := map[string]any{"event": "end", "fingerprint": f.String()}
+		if cli.Simulated(h.Header.Backend) {
+			end["simulated"] = true
+		}
+		return cli.OK, writeJSON(stdout, end)
 	}
-	fmt.Fprintf(stdout, "fingerprint %s\n", f)
+	mark := ""
+	if cli.Simulated(h.Header.Backend) {
+		mark = " (simulated)"
+	}
+	fmt.Fprintf(stdout, "fingerprint %s%s\n", f, mark)
 	return cli.OK, nil
 }
 

@@ -102,7 +102,7 @@ func (b *Backend) Device() *gpu.Device { return b.dev }
 func (b *Backend) Name() string {
 	name := fmt.Sprintf("cuda-sm_%d%d", b.dev.Major, b.dev.Minor)
 	if b.dev.Simulated {
-		name += "-simulated"
+		name += "-" + kernels.SimulatedMark
 	}
 	return name
 }
