@@ -5,6 +5,7 @@ package cuda_test
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/gpu"
@@ -50,7 +51,24 @@ func newBackend(d *gpu.Device) (*cuda.Backend, error) {
 
 var otherPTX = flag.String("ptx", "", "directory of PTX to test in place of what ships")
 
-// TestConformance: every kernel gives the bits of package ref.
+// TestConformance: every kernel gives the bits of package ref, and none was left out.
 func TestConformance(t *testing.T) {
-	kerneltest.RunWith(t, func(t *testing.T) kernels.Backend { return open(t) }, kerneltest.Options{Level: 1})
+	b := open(t)
+	kerneltest.RunWith(t, func(t *testing.T) kernels.Backend { return b }, kerneltest.Options{Level: 1})
+	if f := flag.Lookup("test.run"); f != nil && strings.Contains(f.Value.String(), "/") {
+		return // a part of it
+	}
+	for _, r := range b.Tally() {
+		if r.Calls == 0 {
+			t.Errorf("kernel %s never ran", r.Name)
+		}
+	}
+}
+
+// TestName: a simulated device is in the name.
+func TestName(t *testing.T) {
+	b := open(t)
+	if kernels.Simulated(b.Name()) != b.Device().Simulated {
+		t.Errorf("backend %s of %s", b.Name(), b.Device())
+	}
 }
