@@ -30,13 +30,13 @@ func (s *staged) Moved() int64 {
 	return names.NotCounted
 }
 
-// copyOf is a tensor of host memory like t, with what t holds if it is read. One that is
-// absent or strided stays so, for the communicator to refuse.
-func (s *staged) copyOf(room int, t kernels.Tensor, read bool) (kernels.Tensor, error) {
+// copyOf is a tensor of host memory like t, at an offset, with what t holds if it is read.
+// One that is absent or strided stays so, for the communicator to refuse.
+func (s *staged) copyOf(room int, t kernels.Tensor, off int, read bool) (kernels.Tensor, error) {
 	if t.Absent() {
 		return t, nil
 	}
-	n := max(t.Rows-1, 0)*t.Stride + t.Cols
+	n := off + max(t.Rows-1, 0)*t.Stride + t.Cols
 	if s.rooms[room] == nil || s.rooms[room].Len() < n {
 		buf, err := s.host.Alloc(n)
 		if err != nil {
@@ -48,7 +48,7 @@ func (s *staged) copyOf(room int, t kernels.Tensor, read bool) (kernels.Tensor, 
 		s.rooms[room] = buf
 	}
 	h := t
-	h.Buf, h.Off = s.rooms[room], 0
+	h.Buf, h.Off = s.rooms[room], off
 	if !read || !t.Contiguous() {
 		return h, nil
 	}
@@ -56,31 +56,59 @@ func (s *staged) copyOf(room int, t kernels.Tensor, read bool) (kernels.Tensor, 
 	return h, s.be.Read(x, t)
 }
 
-// back copies what an operation set from host memory.
-func (s *staged) back(t, from kernels.Tensor) error {
-	x, _ := s.host.Host(from)
-	s.be.Write(t, x)
-	return s.be.Sync()
+// copies are those of two tensors: in one room where they share elements, so that the
+// communicator sees how.
+func (s *staged) copies(dst, src kernels.Tensor) (to, from kernels.Tensor, err error) {
+	room, offDst, offSrc := 1, 0, 0
+	if !dst.Absent() && !src.Absent() {
+		if d, r := s.be.Span(dst), s.be.Span(src); d.Overlaps(r) {
+			const bytes = 4
+			lo := min(d.Lo, r.Lo)
+			room, offDst, offSrc = 0, int(d.Lo-lo)/bytes, int(r.Lo-lo)/bytes
+			if _, err = s.copyOf(room, dst, offDst, false); err != nil { // room for both
+				return to, from, err
+			}
+		}
+	}
+	if from, err = s.copyOf(0, src, offSrc, true); err == nil {
+		to, err = s.copyOf(room, dst, offDst, false)
+	}
+	return to, from, err
 }
 
-// run stages an operation over src, and dst where it is another tensor: what src holds is
-// read, and dst written. A fault of the backend ends the group, as it would within one.
-func (s *staged) run(op string, dst, src kernels.Tensor, f func(dst, src kernels.Tensor) error) error {
-	from, err := s.copyOf(0, src, true)
-	to := from
-	if err == nil && dst != src {
-		to, err = s.copyOf(1, dst, false)
+// back copies what an operation set from host memory.
+func (s *staged) back(op string, t, from kernels.Tensor) error {
+	x, _ := s.host.Host(from)
+	s.be.Write(t, x)
+	if err := s.be.Sync(); err != nil {
+		return s.broken(op, err)
 	}
+	return nil
+}
+
+// run stages an operation that reads src and, unless it is absent, sets dst. A fault of the
+// backend ends the group, as it would within an operation.
+func (s *staged) run(op string, dst, src kernels.Tensor, f func(dst, src kernels.Tensor) error) error {
+	to, from, err := s.copies(dst, src)
 	if err != nil {
 		return s.broken(op, err)
 	}
 	if err := f(to, from); err != nil || dst.Absent() {
 		return err
 	}
-	if err := s.back(dst, to); err != nil {
+	return s.back(op, dst, to)
+}
+
+// inPlace is run for an operation that sets what it reads.
+func (s *staged) inPlace(op string, x kernels.Tensor, f func(x kernels.Tensor) error) error {
+	h, err := s.copyOf(0, x, 0, true)
+	if err != nil {
 		return s.broken(op, err)
 	}
-	return nil
+	if err := f(h); err != nil {
+		return err
+	}
+	return s.back(op, x, h)
 }
 
 // broken leaves the group, so that peers do not wait, and says why.
@@ -91,7 +119,7 @@ func (s *staged) broken(op string, err error) error {
 
 // AllReduce implements comm.Communicator.
 func (s *staged) AllReduce(ctx context.Context, x kernels.Tensor, op kernels.Op) error {
-	return s.run(names.OpAllReduce, x, x, func(_, x kernels.Tensor) error { return s.Communicator.AllReduce(ctx, x, op) })
+	return s.inPlace(names.OpAllReduce, x, func(x kernels.Tensor) error { return s.Communicator.AllReduce(ctx, x, op) })
 }
 
 // ReduceScatter implements comm.Communicator.
@@ -110,7 +138,7 @@ func (s *staged) AllGather(ctx context.Context, dst, src kernels.Tensor, bounds 
 
 // Broadcast implements comm.Communicator.
 func (s *staged) Broadcast(ctx context.Context, x kernels.Tensor, root int) error {
-	return s.run(names.OpBroadcast, x, x, func(_, x kernels.Tensor) error { return s.Communicator.Broadcast(ctx, x, root) })
+	return s.inPlace(names.OpBroadcast, x, func(x kernels.Tensor) error { return s.Communicator.Broadcast(ctx, x, root) })
 }
 
 // Send implements comm.Communicator.
@@ -120,7 +148,7 @@ func (s *staged) Send(ctx context.Context, x kernels.Tensor, to int) error {
 
 // Recv implements comm.Communicator.
 func (s *staged) Recv(ctx context.Context, x kernels.Tensor, from int) error {
-	return s.run(names.OpRecv, x, x, func(_, x kernels.Tensor) error { return s.Communicator.Recv(ctx, x, from) })
+	return s.inPlace(names.OpRecv, x, func(x kernels.Tensor) error { return s.Communicator.Recv(ctx, x, from) })
 }
 
 // Split implements comm.Communicator.
