@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/lockstep-ml/lockstep/gpu/internal/drv"
 )
@@ -26,7 +27,7 @@ const (
 type Error struct {
 	Op     string // "cuMemAlloc of 4096 bytes"
 	Device Info
-	Log    string // of the PTX compiler, where that refused
+	Log    string // of the PTX compiler, where that refused; or what the simulator found
 	Err    error  // a Result, or what was wrong with the operation's arguments
 }
 
@@ -47,7 +48,21 @@ func (d *Device) fail(err error, op string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Op: fmt.Sprintf(op, args...), Device: d.Info, Err: resultOf(err)}
+	e := &Error{Op: fmt.Sprintf(op, args...), Device: d.Info, Err: resultOf(err)}
+	if _, ok := e.Err.(Result); ok && d.Simulated {
+		found := Findings()
+		e.Log = strings.Join(found[:min(len(found), mostFindings)], "\n")
+	}
+	return e
+}
+
+// mostFindings bounds the findings in an error. The first tell most.
+const mostFindings = 4
+
+// Findings are what kernels and the host did wrong on simulated devices of this process so
+// far, each in a line: a driver would not have said. Real devices have none.
+func Findings() []string {
+	return strings.FieldsFunc(drv.Findings(), func(r rune) bool { return r == '\n' })
 }
 
 // resultOf makes a Result of an error of gorgonia.org/cu, whose type is not exported: its

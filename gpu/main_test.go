@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(parent())
 	case "tests":
 		os.Exit(m.Run())
+	case "findings":
+		fmt.Println(misused())
 	default:
 		fmt.Println(opened(child))
 	}
@@ -84,6 +86,32 @@ func started(program, child, dir, driver, simulator string) *exec.Cmd {
 		cmd.Env = append(cmd.Env, SimulatorVariable+"="+filepath.Join(dir, simulator, "libcuda.so.1"))
 	}
 	return cmd
+}
+
+// misused is what is said of launches that write where nothing is, on a simulated device.
+func misused() error {
+	d, err := Open(Choice{Simulated: 1})
+	if err != nil {
+		return err
+	}
+	b, err1 := d[0].Alloc(4)
+	s, err2 := d[0].NewStream()
+	m, err3 := d[0].Load(store)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	k, err := m.Kernel("store")
+	if err != nil {
+		return err
+	}
+	var p Params
+	if f := Findings(); len(f) > 0 {
+		return fmt.Errorf("findings before the launch: %q", f)
+	}
+	for n := 2; n < 7; n++ {
+		err = k.Launch(s, Dim{X: n}, Dim{}, 0, p.Reset().Pointer(b, 0).U32(0))
+	}
+	return errors.Join(err, fmt.Errorf("%d findings", len(Findings())), s.Fill(b, 9, 0, 1))
 }
 
 // opened is what opening a choice gives, in words.

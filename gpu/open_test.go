@@ -75,6 +75,25 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// TestFindings: what the simulator found is in the error of what failed by it, the first of
+// it, and in no other error.
+func TestFindings(t *testing.T) {
+	want := `launch of store, 6x1x1 blocks of 1x1x1 threads, 0 bytes of shared memory on simulated device 0 (Fake 0, sm_90): illegal address:
+store writes 2 words
+store writes 3 words
+store writes 4 words
+store writes 5 words
+5 findings
+cuMemsetD8Async of 1 bytes on simulated device 0 (Fake 0, sm_90): bytes 9 to 10 of a buffer of 4
+`
+	if out, err := process("findings", os.Getenv(fakes), "broken", "sim").CombinedOutput(); err != nil || string(out) != want {
+		t.Errorf("%v\n got %s\nwant %s", err, out, want)
+	}
+	if f := Findings(); len(f) > 0 {
+		t.Errorf("of a driver: %q", f)
+	}
+}
+
 // TestOpenGivesBack: where one device cannot be opened, none stays open.
 func TestOpenGivesBack(t *testing.T) {
 	a, _ := devices(t)

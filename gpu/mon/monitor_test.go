@@ -70,11 +70,11 @@ func (m *machine) with(f func()) {
 	f()
 }
 
-// throttled holds the clocks of a card down until it has told that twice.
+// throttled holds the clocks of a card down until it has told that twice, or half a minute.
 func (m *machine) throttled(c *card, why uint64) {
 	var until int
 	m.with(func() { c.throttle, until = why, c.asked+2 })
-	for seen := false; !seen; time.Sleep(interval / 10) {
+	for end, seen := time.Now().Add(30*time.Second), false; !seen && time.Now().Before(end); time.Sleep(interval / 10) {
 		m.with(func() { seen = c.asked >= until })
 	}
 	m.with(func() { c.throttle = 1 })

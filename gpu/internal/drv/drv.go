@@ -14,6 +14,7 @@ package drv
 import "C"
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"unsafe"
 )
@@ -75,6 +76,14 @@ func (e *OpenError) Error() string {
 		return e.Path + ": cuInit: " + e.Init.Error()
 	}
 	return "this process runs with " + e.Why
+}
+
+// Findings is what the simulator that is open found wrong so far, one finding a line. It is
+// empty without a simulator.
+func Findings() string {
+	runtime.LockOSThread() // the text is the thread's
+	defer runtime.UnlockOSThread()
+	return C.GoString(C.drv_findings())
 }
 
 // opened is the library that this process runs with; there is one, as its functions are

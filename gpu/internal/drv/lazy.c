@@ -49,6 +49,12 @@ void *drv_find(void **found, const char *name) {
 	return f;
 }
 
+const char *drv_findings(void) {
+	static void *found;
+	const char *(*call)(void) = drv_find(&found, "lockstep_simulator_findings");
+	return call ? call() : NULL;
+}
+
 CUresult drv_missing(void) {
 	return __atomic_load_n(&library, __ATOMIC_ACQUIRE) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;
 }

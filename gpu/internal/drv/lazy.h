@@ -21,6 +21,10 @@ int drv_open(const char *path, int devices, int *result, char *why, size_t size)
 // *found; null where there is none.
 void *drv_find(void **found, const char *name);
 
+// drv_findings is what the simulator that is open found wrong; null where none is, or it
+// does not say.
+const char *drv_findings(void);
+
 // drv_missing is the result of a function that was not found.
 CUresult drv_missing(void);
 #endif

@@ -14,6 +14,10 @@ int lockstep_simulator(void);
 // Sets how many devices there are. It is called before cuInit, once.
 CUresult lockstep_simulator_devices(int count);
 
+// All that kernels and the host did wrong so far, one finding a line. The text is the
+// calling thread's until its next call. A simulator need not have this.
+const char *lockstep_simulator_findings(void);
+
 #ifdef __cplusplus
 }
 #endif

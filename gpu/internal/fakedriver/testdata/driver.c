@@ -52,9 +52,11 @@ static void unlock(int *l) { (void)l; pthread_mutex_unlock(&mutex); }
 #define IN GUARD; if (!current || current->refs == 0 || current->generation != generation) return CUDA_ERROR_INVALID_CONTEXT
 #define OF(h) IN; if (!(h)) return CUDA_ERROR_INVALID_HANDLE; if ((h)->ctx != current) return CUDA_ERROR_INVALID_CONTEXT
 
+static char findings[4096];
 #ifdef SIMULATOR
 int lockstep_simulator(void) { return SIMULATOR; }
 CUresult lockstep_simulator_devices(int n) { return n > DEVICES ? CUDA_ERROR_INVALID_VALUE : (devices = n, CUDA_SUCCESS); }
+const char *lockstep_simulator_findings(void) { return findings; }
 #endif
 
 CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : INIT; }
@@ -271,6 +273,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	unsigned value;
 	memcpy(&to, extra[1], 8), memcpy(&value, (char *)extra[1] + 8, 4);
 	size_t n = (size_t)gx * gy * gz * bx * by * bz;
-	if (!within(to, 4 * n, current->device)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+	if (!within(to, 4 * n, current->device)) {
+		snprintf(findings + strlen(findings), sizeof findings - strlen(findings), "store writes %zu words\n", n);
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	}
 	return add(s, (struct op){.kind = STORE, .dst = to, .value = value, .n = n});
 }
