@@ -55,13 +55,13 @@ func TestMain(m *testing.M) {
 
 // rig is one device in a test, whose context is new.
 type rig struct {
-	*testing.T
+	testing.TB
 	device int
 }
 
 // start gives a device with a context that is current and of this test alone, on the one
 // thread of the operating system that the test runs on.
-func start(t *testing.T, device int) *rig {
+func start(t testing.TB, device int) *rig {
 	t.Helper()
 	runtime.LockOSThread() // the current context is a thread's
 	t.Cleanup(runtime.UnlockOSThread)

@@ -1,4 +1,5 @@
 // The judgement of accesses that are not plainly well, and the text of what is wrong.
+#include "code.hpp"
 #include "launch.hpp"
 #include <cstdarg>
 #include <cstdio>
@@ -128,7 +129,7 @@ void judgeWords(Warp &w, const Ins &i, int lane, u64 offset, u32 size, Access a,
 			} else if (auto *o = run.launch->device->owner(run.arena.base + at, 1)) {
 				end = o->first + o->second.size;
 			}
-			valid = (1u << (end - at)) - 1;
+			valid = end - at < 4 ? (1u << (end - at)) - 1 : 15;
 		}
 		Word{w, i, lane, (shared ? 0 : run.arena.base) + offset, bytes, a, shared}.judge(write, read, valid);
 	}
@@ -147,9 +148,8 @@ void fault(Warp &w, const Ins &i, int lane, Fault f, const char *format, ...) {
 	vsnprintf(what, sizeof what, format, args);
 	va_end(args);
 	const Run &r = *w.run;
-	std::string at = r.code->module->at(int(i.loc));
 	char line[1024];
-	snprintf(line, sizeof line, "%s kernel=%s at=%s ptx=%u block=%u,%u,%u thread=%s device=%d: %s", className(f), r.code->name.c_str(), at.empty() ? "?" : at.c_str(), i.line,
+	snprintf(line, sizeof line, "%s kernel=%s at=%s ptx=%u block=%u,%u,%u thread=%s device=%d: %s", className(f), r.code->name.c_str(), r.code->module->at(int(i.loc)).c_str(), i.line,
 		r.bid[0], r.bid[1], r.bid[2], threadName(w, w.index * Lanes + u32(lane)).c_str(), r.launch->device->index, what);
 	throw Broken{f, line};
 }

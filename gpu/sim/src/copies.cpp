@@ -1,4 +1,5 @@
 // Asynchronous copies to shared memory, and registers that may not have been written.
+#include "code.hpp"
 #include "launch.hpp"
 #include <algorithm>
 #include <cstdlib>
@@ -20,7 +21,8 @@ void startCopy(Warp &w, const Ins &i, int lane, u64 source, u32 target, u32 size
 		checkShared(w, i, lane, target, size, Access::Write);
 		for (u32 k = 0; k < size; k += 4) {
 			u64 &s = r.sharedWrite[(target + k) / 4];
-			s = (s & ~stamp::Thread) | stamp::Pending << stamp::ThreadShift;
+			// Neither a read nor a write passes such a stamp at once.
+			s = (s & ~(stamp::Thread | stamp::Init)) | stamp::Pending << stamp::ThreadShift | stamp::Tail;
 		}
 	}
 	addCopy(w, {target, source, u32(&i - r.ins), w.copyGroup, u8(lane), u8(size), u8(valid)});

@@ -1,5 +1,6 @@
 // The driver's objects: contexts, streams, events, modules, and the queue of operations.
 #pragma once
+#include "code.hpp"
 #include "launch.hpp"
 #pragma GCC visibility push(default)
 #include <cuda.h>

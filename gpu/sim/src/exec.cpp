@@ -198,6 +198,24 @@ inline void step(Warp &w, const Ins &i, u32 mask, bool all) {
 
 void drop(Warp &w, int g) { w.groups[g] = w.groups[--w.groupCount]; }
 
+// passWarpBarriers lets go on who waits at barriers of the warp that are different
+// instructions but name the same lanes, if all of those have come to one.
+bool passWarpBarriers(Warp &w) {
+	for (int g = 0; g < w.groupCount; g++) {
+		auto at = [&](int k) -> const Ins & { return w.run->ins[w.run->blocks[w.groups[k].block].first]; };
+		auto mask = [&](int k) { return at(k).op == Op::Bar && at(k).sub == BarWarp ? members(w, at(k))[__builtin_ctz(w.groups[k].mask)] : 0; };
+		u32 named = mask(g), there = 0;
+		for (int k = g; k < w.groupCount; k++)
+			if (named && mask(k) == named) there |= w.groups[k].mask;
+		if (!named || (named & w.live) != there) continue;
+		for (int k = g; k < w.groupCount; k++)
+			if (mask(k) == named) w.groups[k].block++;
+		syncWarp(w, at(g));
+		return true;
+	}
+	return false;
+}
+
 // pick merges groups that are at the same block and takes the one that is least far and
 // need not wait: so those who are behind come to where the others are.
 int pick(Warp &w) {
@@ -224,8 +242,9 @@ int pick(Warp &w) {
 		}
 		best = g;
 	}
-	if (best < 0) diverged(w);
-	return best;
+	if (best >= 0) return best;
+	if (!passWarpBarriers(w)) diverged(w);
+	return pick(w);
 }
 
 // run executes a warp until it waits at a barrier of the block or ends.

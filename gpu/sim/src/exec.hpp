@@ -1,6 +1,6 @@
 // What executes a block: state of warps, and the executors for each instruction set.
 #pragma once
-#include "code.hpp"
+#include "ins.hpp"
 #include "shadow.hpp"
 
 // Arena is a device's memory and its shadow. What has the address base + x lies at
@@ -12,6 +12,7 @@ struct Arena {
 };
 
 struct Launch;
+struct Code;
 
 // Group is the lanes of a warp that are at one instruction, which begins a block.
 struct Group {
@@ -55,6 +56,7 @@ struct Run {
 	const Code *code;
 	Launch *launch;
 	const u8 *params;
+	u32 paramBytes;
 	Arena arena;
 	u64 serial, firstSerial, hazard; // of the block, of the launch; stamps from hazard on may be unordered with it
 	bool checks;

@@ -1,3 +1,4 @@
+#include "code.hpp"
 #include "launch.hpp"
 #include <algorithm>
 #include <atomic>
@@ -93,6 +94,7 @@ void Worker::prepare() {
 	run.code = &code;
 	run.launch = &l;
 	run.params = l.params.data();
+	run.paramBytes = code.paramBytes;
 	run.arena = l.device->arena;
 	run.firstSerial = l.firstSerial;
 	run.hazard = l.hazard;

@@ -40,8 +40,13 @@ inline void shuffle(Warp &w, const Ins &i) {
 		case ShflMode::Idx: j = least | (by & ~segment), ok = j <= most; break;
 		}
 		if (!ok) j = l;
-		if (!(m[l] & w.mask & bit[j])) fault(w, i, l, Fault::Shuffle, "reads lane %d, which does not take part (mask %08x)", j, m[l]);
 		d[l] = a[j];
+		if (!(m[l] & w.mask & bit[j])) {
+			// A sum of fewer lanes than a warp reads past its last one, into a result that
+			// nobody uses: that is no number. Elsewhere it is a mistake.
+			if (ShflMode(i.sub) != ShflMode::Up && ShflMode(i.sub) != ShflMode::Down) fault(w, i, l, Fault::Shuffle, "reads lane %d, which does not take part (mask %08x)", j, m[l]);
+			d[l] = ~u32(0);
+		}
 		in |= ok ? bit[l] : 0;
 	});
 	if (i.writes == 2) putPred(w, i.r[1], in);

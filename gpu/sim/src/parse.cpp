@@ -25,10 +25,13 @@ const Function *Module::function(const std::string &name) const {
 }
 
 std::string Module::at(int loc) const {
+	auto text = [&](const Location &l) {
+		auto f = files.find(l.file);
+		if (f == files.end() || !l.line) return std::string("?");
+		return f->second.substr(f->second.find_last_of('/') + 1) + ":" + std::to_string(l.line);
+	};
 	auto &l = locs[size_t(loc)];
-	auto f = files.find(l.file);
-	if (f == files.end() || !l.line) return "";
-	return f->second.substr(f->second.find_last_of('/') + 1) + ":" + std::to_string(l.line);
+	return l.outer == loc || !l.outer ? text(l) : text(locs[size_t(l.outer)]) + "(" + text(l) + ")";
 }
 
 namespace {
@@ -48,7 +51,7 @@ struct Scope {
 class Parser {
   public:
 	explicit Parser(const std::string &text) : tokens(lex(text)), module(new Module) {
-		module->locs.push_back({0, 0});
+		module->locs.push_back({0, 0, 0});
 	}
 	std::unique_ptr<Module> run();
 
@@ -108,6 +111,7 @@ class Parser {
 	Variable *variable(std::vector<std::unique_ptr<Variable>> &into, Space space, bool external);
 	void initial(Variable &v);
 	void file();
+	void locate();
 	void function(bool entry);
 	std::vector<Variable *> params(const char *end);
 	void body();
@@ -163,7 +167,22 @@ std::unique_ptr<Module> Parser::run() {
 		}
 		external = false;
 	}
+	locate();
 	return std::move(module);
+}
+
+// locate finds the outer lines, when all files are known: they are named last.
+void Parser::locate() {
+	int outer = 0;
+	for (size_t k = 0; k < module->locs.size(); k++) {
+		auto &l = module->locs[k];
+		const std::string &name = module->files[l.file];
+		size_t dot = name.find_last_of('.');
+		bool header = dot != std::string::npos && strchr("hH", name[dot + 1]);
+		if (!l.file) outer = 0;
+		else if (!header && l.line) outer = int(k);
+		l.outer = outer;
+	}
 }
 
 void Parser::file() {
@@ -249,6 +268,7 @@ void Parser::function(bool entry) {
 	fn->entry = entry;
 	fn->line = peek().line;
 	scopes.assign(1, Scope{{}, {}, {}, scopeCount++});
+	module->locs.push_back({0, 0, 0}); // begins anew
 	loc = 0;
 	if (!entry && take("(")) fn->results = params(")");
 	fn->name = word();
@@ -295,7 +315,7 @@ bool Parser::directive() {
 		number();
 		// A function that was inlined has two more parts, which name where.
 		if (take(",")) { word(); word(); if (take("+")) number(); expect(","); word(); number(); number(); number(); }
-		module->locs.push_back({f, l});
+		module->locs.push_back({f, l, 0});
 		loc = int(module->locs.size()) - 1;
 	} else if (spaceNamed(w) != Space::Generic) {
 		Variable *v = variable(fn->variables, spaceNamed(w), false);

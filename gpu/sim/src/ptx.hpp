@@ -1,6 +1,6 @@
 // PTX as it is written: functions of statements whose names are resolved, nothing more.
 #pragma once
-#include "base.hpp"
+#include "types.hpp"
 #include <map>
 #include <memory>
 #include <string>
@@ -8,15 +8,7 @@
 
 namespace ptx {
 
-enum class Type : u8 { None, Pred, B8, B16, B32, B64, U8, U16, U32, U64, S8, S16, S32, S64, F32, F64 };
-
-constexpr u8 widths[] = {0, 4, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
-inline int bytes(Type t) { return widths[int(t)]; }
-inline bool isSigned(Type t) { return t >= Type::S8 && t <= Type::S64; }
-inline bool isFloat(Type t) { return t >= Type::F32; }
 Type typeNamed(const std::string &name); // None where there is no such type
-
-enum class Space : u8 { Generic, Global, Shared, Local, Param, Const };
 
 // Error is what is wrong with a text, and in which line.
 struct Error {
@@ -68,8 +60,10 @@ struct Function {
 	u32 maxThreads = 1024;             // .maxntid
 };
 
+// Location is a line of the source. Outer is the last one before it, in the same function,
+// that is of no header: an instruction of a function in a header has both.
 struct Location {
-	int file, line;
+	int file, line, outer;
 };
 
 struct Module {
@@ -79,7 +73,7 @@ struct Module {
 	std::map<int, std::string> files;
 	std::vector<Location> locs;
 	const Function *function(const std::string &name) const;
-	std::string at(int loc) const; // "gemm.cu:12", or "" where nothing is known
+	std::string at(int loc) const; // "gemm.cu:12", "gemm.cu:12(gpu.h:40)", or "?"
 };
 
 // parse reads a text, or throws an Error.
