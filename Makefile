@@ -31,10 +31,59 @@ c-compiler:
 build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (needs a C compiler; neither a GPU nor NVIDIA's toolkit)
 	$(CUDA) build -tags cuda -o bin/ ./cmd/verify ./cmd/train
 
+# A simulated GPU, which interprets the PTX that ships.
+SIMULATED := LOCKSTEP_CUDA=sim LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so
+.PHONY: build-sim
+build-sim: ## build bin/libcuda-sim.so, the simulated CUDA driver (needs g++)
+	@command -v g++ > /dev/null || { echo "there is no g++: on Debian apt-get install g++"; exit 1; }
+	$(MAKE) -C gpu/sim
+
+.PHONY: test-cuda-smoke
+test-cuda-smoke: build-cuda build-sim ## a few cases of every kernel, and a step on two simulated GPUs: the bits of the CPU (under a minute after the build)
+	$(SIMULATED) $(CUDA) test -tags cuda -short -count=1 ./kernels/cuda
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 1"
+
+# The line of the simulated GPUs is that of this processor, with its mark.
+.PHONY: same-fingerprint
+same-fingerprint:
+	want=$$(bin/train $(ARGS) --fingerprint --quiet) && got=$$($(SIMULATED) bin/train --backend cuda $(ARGS) --fingerprint --quiet) && \
+	echo "$$got" && test "$$got" = "$$want (simulated)"
+
+.PHONY: test-cuda
+test-cuda: test-cuda-smoke test-gpu ## every kernel, plan and launch of training on simulated GPUs, and the PTX is what clang makes (needs clang-19; minutes)
+	$(GO) run ./internal/ptx -check
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2"
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 2 --launch procs"
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2 --launch procs"
+
+# Without clang-19 the PTX that is here is used, and go test says whether it is of these
+# sources.
+.PHONY: ptx
+ptx: ## make the PTX of kernels/cuda anew (Debian: apt-get install clang-19)
+	$(GO) generate -tags ptx ./kernels/cuda
+
+# NVIDIA's compilers prove what clang made; nothing of them is kept or shipped. nvcc wants
+# a host compiler.
+PTX_TOOLS ?= out/ptx
+.PHONY: test-ptx
+test-ptx: c-compiler ## NVIDIA's assemblers take the PTX, nvcc and cuda.h agree (needs clang-19, g++, python3 with venv; fetches 500 MB)
+	$(GO) run ./internal/ptx -check
+	mkdir -p $(PTX_TOOLS)/nvcc
+	test -d $(PTX_TOOLS)/12 || { python3 -m venv $(PTX_TOOLS)/12 && $(PTX_TOOLS)/12/bin/pip install -q nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79; }
+	test -d $(PTX_TOOLS)/13 || { python3 -m venv $(PTX_TOOLS)/13 && $(PTX_TOOLS)/13/bin/pip install -q nvidia-cuda-nvcc==13.5.37 \
+		nvidia-nvvm==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6; }
+	$(GO) run ./internal/ptx -assemble $(PTX_TOOLS)/12,$(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/12
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -nvcc $(PTX_TOOLS)/13 $(PTX_TOOLS)/nvcc
+	$(MAKE) -C gpu/sim
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda -run TestConformance -ptx $(CURDIR)/$(PTX_TOOLS)/nvcc
+
 .PHONY: test-gpu
 test-gpu: c-compiler ## vet and test what reaches GPUs, on drivers that are made for it (needs a C compiler)
-	$(CUDA) vet -tags cuda ./gpu/... ./cmd/...
-	$(CUDA) tool staticcheck -tags cuda ./gpu/... ./cmd/internal/...
+	$(CUDA) vet -tags cuda ./gpu/... ./kernels/cuda ./cmd/...
+	$(CUDA) tool staticcheck -tags cuda ./gpu/... ./kernels/cuda ./cmd/internal/...
 	$(CUDA) test -tags cuda -count=1 ./gpu/... ./cmd/internal/cli
 	$(CUDA) test -tags cuda -count=1 -race ./gpu/...
 

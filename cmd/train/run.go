@@ -248,7 +248,11 @@ func keep(last int) func(trace.Event) bool {
 // finish prints how ranks in processes have reached each other, and the fingerprint,
 // after the last step.
 func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, error) {
-	end := map[string]string{"event": "end"}
+	end := map[string]any{"event": "end"}
+	simulated := cli.Simulated(h.Header.Backend)
+	if simulated {
+		end["simulated"] = true
+	}
 	if o.links != nil && !o.quiet {
 		end["transport"] = cli.Links(o.links())
 	}
@@ -265,9 +269,13 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 		}
 		return cli.OK, writeJSON(stdout, end)
 	}
+	mark := ""
+	if simulated {
+		mark = " (simulated)"
+	}
 	for _, what := range []string{"transport", "fingerprint"} {
-		if end[what] != "" {
-			fmt.Fprintf(stdout, "%s %s\n", what, end[what])
+		if said, ok := end[what]; ok {
+			fmt.Fprintf(stdout, "%s %s%s\n", what, said, mark)
 		}
 	}
 	return cli.OK, nil

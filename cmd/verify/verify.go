@@ -140,7 +140,7 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 		opts.Transport, opts.Environment.Transport = o.placed.Transport, cli.OneProcess(o.placed.Transport)
 	}
 	if len(o.histories) == 0 {
-		opts.Environment.Backend = o.backend
+		opts.Environment.Backend = o.devices.Mark(o.backend)
 	}
 	if strings.HasSuffix(o.config, ".json") {
 		own, err := cli.Preset(o.config)

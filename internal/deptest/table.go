@@ -27,6 +27,7 @@ func Table() []Row {
 		{[]string{"kernels", "core/{files,names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
 		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null,ref}"}},
+		{[]string{"kernels/cuda"}, []string{"gpu", "kernels", "kernels/ref"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref", "internal/guard"}},
 
 		{[]string{"gpu/internal/..."}, nil},
@@ -82,7 +83,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/{step,turns}"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"gpu", "kernels", "kernels/{cpu,ref}", "core/{comm,comm/engine,comm/mpi,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,plan,spec,trace}", "internal/guard"}},
+		{[]string{"cmd/internal/..."}, []string{"gpu", "kernels", "kernels/{cpu,cuda,ref}", "core/{comm,comm/engine,comm/mpi,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,plan,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},

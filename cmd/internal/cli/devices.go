@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/lockstep-ml/lockstep/gpu"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // CUDA is the backend of GPUs.
@@ -51,6 +53,17 @@ func (d *Devices) choice() (gpu.Choice, error) {
 	c, err := gpu.ParseChoice(d.List, os.Getenv(gpu.Variable))
 	return c, AsUsage(err)
 }
+
+// Mark is the name of a backend for reports, which say where its devices are simulated.
+func (d *Devices) Mark(backend string) string {
+	if c, err := d.choice(); backend == CUDA && err == nil && c.Simulated > 0 {
+		return fmt.Sprintf("%s (%s: %s)", backend, kernels.SimulatedMark, c)
+	}
+	return backend
+}
+
+// Simulated reports whether the name of a backend, as a run has it, is of a simulated device.
+func Simulated(backend string) bool { return kernels.Simulated(backend) }
 
 // chosen is the choice, where it is of devices as they are required.
 func (d *Devices) chosen() (gpu.Choice, error) {

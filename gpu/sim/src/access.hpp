@@ -1,0 +1,313 @@
+// Loads and stores. An access first finds the offsets of its lanes and judges them, then
+// moves the data. Most accesses of a warp are to words in a row or to one word, and these
+// are judged as a whole.
+#pragma once
+#include "convert.hpp"
+
+namespace {
+
+enum Place : u8 { InGlobal, InShared };
+
+struct Offsets {
+	alignas(64) u64 of[Lanes];
+	bool row, same; // of all 32 lanes: adjacent in their order; all equal
+};
+
+template <Place P> inline u64 *writers(Warp &w) { return P == InGlobal ? w.run->arena.write : w.run->sharedWrite; }
+template <Place P> inline u64 *readers(Warp &w) { return P == InGlobal ? w.run->arena.read : w.run->sharedRead; }
+template <Place P> inline u8 *bytesOf(Warp &w) { return P == InGlobal ? w.run->arena.host : w.run->shared; }
+
+// past says that nothing in a stamp can be unordered with this thread: in global memory
+// that it is of an earlier launch, in shared memory of an earlier block or barrier, in
+// both that it is of the thread itself.
+template <Place P> inline bool past(u64 s, u64 me, u64 hazard) {
+	u64 d = s ^ me;
+	if (P == InGlobal) return stamp::serial(s) < hazard || (d & (stamp::Serial | stamp::Thread)) == 0;
+	return (d & (stamp::Serial | stamp::BarrierEpoch)) != 0 || (d & stamp::Thread) == 0;
+}
+
+// readable says at once that a word may be read; readerKept that its reader's stamp
+// already covers this one.
+template <Place P> inline bool readable(u64 s, u64 me, u64 hazard) {
+	bool init = (s & stamp::Init) == stamp::Init && (P == InGlobal || stamp::serial(s) == stamp::serial(me));
+	return init && past<P>(s, me, hazard);
+}
+inline bool covers(u64 s, u64 me, const Warp &w) {
+	u64 t = stamp::thread(s), d = s ^ me;
+	if (t == stamp::SeveralBlocks) return stamp::serial(s) == w.run->firstSerial;
+	if (t == stamp::SeveralWarps) return (d & (stamp::Serial | stamp::BarrierEpoch)) == 0;
+	return t == stamp::Warp0 + w.index && (d & (stamp::Serial | stamp::BarrierEpoch | stamp::WarpEpoch)) == 0;
+}
+
+// find computes the offsets of an access of Size bytes a lane. A lane that does not
+// execute gets the offset of one that does.
+template <Place P, int Size> inline bool find(Warp &w, const Ins &i, int base, Offsets &o) {
+	u64 *off = o.of;
+	u32 m = w.mask;
+	u64 by = u64(i.imm) - (P == InGlobal ? w.run->arena.base : i.space == ptx::Space::Generic ? SharedWindow : 0);
+	u64 end = (P == InGlobal ? w.run->arena.size : w.run->sharedBytes) - Size;
+	if (i.sub2 == 4) {
+		const u32 *a = src<u32>(w, i, base);
+		for (int l = 0; l < Lanes; l++) off[l] = u32(a[l] + u32(by));
+	} else {
+		const u64 *a = src<u64>(w, i, base);
+		for (int l = 0; l < Lanes; l++) off[l] = a[l] + by;
+	}
+	if (m != ~u32(0)) {
+		u64 any = off[__builtin_ctz(m)];
+		for (int l = 0; l < Lanes; l++) off[l] = m & bit[l] ? off[l] : any;
+	}
+	u64 bad = 0, notRow = 0, notSame = 0, first = off[0];
+	for (int l = 0; l < Lanes; l++) {
+		bad |= u64(off[l] > end) | (off[l] & (Size - 1));
+		notRow |= off[l] ^ (first + u64(l) * Size);
+		notSame |= off[l] ^ first;
+	}
+	o.row = m == ~u32(0) && !notRow;
+	o.same = !notSame;
+	return !bad;
+}
+
+// misplaced finds the lane whose address is bad. It does not return.
+template <Place P, int Size> __attribute__((cold, noinline)) void misplaced(Warp &w, const Ins &i, const Offsets &o, bool write) {
+	each(w.mask, [&](int l) {
+		u64 a = o.of[l] + (P == InGlobal ? w.run->arena.base : 0);
+		if (P == InGlobal && o.of[l] > w.run->arena.size - Size) wild(w, i, l, a, Size, write);
+		if (P == InShared && o.of[l] > w.run->sharedBytes - u64(Size)) fault(w, i, l, Fault::OutOfBounds, "%s %d bytes at 0x%llx, shared memory of the block has %u", write ? "writes" : "reads", Size, (unsigned long long)a, w.run->sharedBytes);
+		if (o.of[l] & (Size - 1)) fault(w, i, l, Fault::Misaligned, "%s %d bytes of %s memory at 0x%llx", write ? "writes" : "reads", Size, P == InGlobal ? "global" : "shared", (unsigned long long)a);
+	});
+	__builtin_unreachable();
+}
+
+template <Place P, int Size> __attribute__((noinline)) void judgeEach(Warp &w, const Ins &i, const Offsets &o, Access a) {
+	each(w.mask, [&](int l) {
+		if (P == InGlobal) checkGlobal(w, i, l, o.of[l], Size, a);
+		else checkShared(w, i, l, u32(o.of[l]), Size, a);
+	});
+}
+
+// judgeRead and judgeWrite let pass what is plain and leave the rest to judgeEach.
+template <Place P, int Size> inline void judgeRead(Warp &w, const Ins &i, const Offsets &o) {
+	constexpr int words = Size / 4 ? Size / 4 : 1;
+	u64 *W = writers<P>(w), *R = readers<P>(w), hazard = w.run->hazard, now = w.now | stamp::Bytes;
+	if (Size < 4 || (i.flags & Strong)) return judgeEach<P, Size>(w, i, o, i.flags & Strong ? Access::StrongRead : Access::Read);
+	u64 many = now + ((stamp::Warp0 + w.index - w.index * Lanes) << stamp::ThreadShift);
+	if (o.same) {
+		u64 at = o.of[0] / 4;
+		u64 me = w.mask & (w.mask - 1) ? many : now + (u64(__builtin_ctz(w.mask)) << stamp::ThreadShift);
+		bool ok = true;
+		for (int k = 0; k < words; k++) ok &= readable<P>(W[at + k], me, hazard) && (past<P>(R[at + k], me, hazard) || covers(R[at + k], me, w));
+		if (!ok) return judgeEach<P, Size>(w, i, o, Access::Read);
+		for (int k = 0; k < words; k++) R[at + k] = covers(R[at + k], me, w) ? R[at + k] : me;
+		return;
+	}
+	if (o.row) {
+		u64 *W0 = W + o.of[0] / 4, *R0 = R + o.of[0] / 4;
+		u64 bad = 0;
+		for (int k = 0; k < Lanes * words; k++) {
+			u64 me = now + (u64(k / words) << stamp::ThreadShift);
+			bad |= u64(!readable<P>(W0[k], me, hazard)) | u64(!past<P>(R0[k], me, hazard));
+		}
+		if (!bad) {
+			for (int k = 0; k < Lanes * words; k++) R0[k] = now + (u64(k / words) << stamp::ThreadShift);
+			return;
+		}
+	}
+	each(w.mask, [&](int l) {
+		u64 at = o.of[l] / 4, me = now + (u64(l) << stamp::ThreadShift);
+		bool ok = true, keep = true;
+		for (int k = 0; k < words; k++) {
+			u64 r = R[at + k];
+			bool c = covers(r, me, w);
+			ok &= readable<P>(W[at + k], me, hazard) && (c || past<P>(r, me, hazard));
+			keep &= c;
+		}
+		if (!ok) {
+			if (P == InGlobal) checkGlobal(w, i, l, o.of[l], Size, Access::Read);
+			else checkShared(w, i, l, u32(o.of[l]), Size, Access::Read);
+		} else if (!keep) {
+			for (int k = 0; k < words; k++) R[at + k] = covers(R[at + k], me, w) ? R[at + k] : me;
+		}
+	});
+}
+
+template <Place P, int Size> inline void judgeWrite(Warp &w, const Ins &i, const Offsets &o) {
+	constexpr int words = Size / 4 ? Size / 4 : 1;
+	u64 *W = writers<P>(w), *R = readers<P>(w), hazard = w.run->hazard, now = w.now | stamp::Bytes | stamp::Init;
+	if (Size < 4 || (i.flags & Strong)) return judgeEach<P, Size>(w, i, o, i.flags & Strong ? Access::StrongWrite : Access::Write);
+	if (o.row) {
+		u64 *W0 = W + o.of[0] / 4, *R0 = R + o.of[0] / 4;
+		u64 bad = 0;
+		for (int k = 0; k < Lanes * words; k++) {
+			u64 me = now + (u64(k / words) << stamp::ThreadShift);
+			bad |= u64(W0[k] == 0) | (W0[k] & stamp::Tail) | u64(!past<P>(W0[k], me, hazard)) | u64(!past<P>(R0[k], me, hazard));
+		}
+		if (!bad) {
+			for (int k = 0; k < Lanes * words; k++) W0[k] = now + (u64(k / words) << stamp::ThreadShift);
+			return;
+		}
+	}
+	each(w.mask, [&](int l) {
+		u64 at = o.of[l] / 4, me = now + (u64(l) << stamp::ThreadShift);
+		bool ok = true;
+		for (int k = 0; k < words; k++) ok &= W[at + k] != 0 && !(W[at + k] & stamp::Tail) && past<P>(W[at + k], me, hazard) && past<P>(R[at + k], me, hazard);
+		if (ok)
+			for (int k = 0; k < words; k++) W[at + k] = me;
+		else if (P == InGlobal)
+			checkGlobal(w, i, l, o.of[l], Size, Access::Write);
+		else
+			checkShared(w, i, l, u32(o.of[l]), Size, Access::Write);
+	});
+}
+
+template <Place P, int Size, bool Check> inline void locate(Warp &w, const Ins &i, bool write, Offsets &o) {
+	if (!find<P, Size>(w, i, 0, o)) misplaced<P, Size>(w, i, o, write);
+	if (!Check) return;
+	if (write) judgeWrite<P, Size>(w, i, o);
+	else judgeRead<P, Size>(w, i, o);
+}
+
+// load of N elements of type T into registers of R; generic addresses are sorted before.
+template <Place P, class T, class R, int N, bool Check> void load(Warp &w, const Ins &i) {
+	if (!w.mask) return;
+	Offsets o;
+	locate<P, int(sizeof(T)) * N, Check>(w, i, false, o);
+	const u8 *p = bytesOf<P>(w);
+	const bool full = w.mask == ~u32(0);
+	for (int k = 0; k < N; k++) {
+		R *d = reg<R>(w, i.r[k]);
+		if (o.same) {
+			T v;
+			memcpy(&v, p + o.of[0] + size_t(k) * sizeof(T), sizeof v);
+			if (full) put<true>(w, d, [&](int) { return v; });
+			else put<false>(w, d, [&](int) { return v; });
+		} else if (o.row) {
+			const T *t = reinterpret_cast<const T *>(p + o.of[0]) + k;
+			put<true>(w, d, [&](int l) { return t[l * N]; });
+		} else {
+			const u8 *q = p + size_t(k) * sizeof(T);
+			if (full) put<true>(w, d, [&](int l) { return *reinterpret_cast<const T *>(q + o.of[l]); });
+			else put<false>(w, d, [&](int l) { return *reinterpret_cast<const T *>(q + o.of[l]); });
+		}
+	}
+}
+
+template <Place P, class T, class R, int N, bool Check> void store(Warp &w, const Ins &i) {
+	if (!w.mask) return;
+	Offsets o;
+	locate<P, int(sizeof(T)) * N, Check>(w, i, true, o);
+	u8 *p = bytesOf<P>(w);
+	for (int k = 0; k < N; k++) {
+		const R *s = src<R>(w, i, 1 + k);
+		if (o.row) {
+			T *t = reinterpret_cast<T *>(p + o.of[0]) + k;
+			for (int l = 0; l < Lanes; l++) t[l * N] = T(s[l]);
+		} else {
+			u8 *q = p + size_t(k) * sizeof(T);
+			each(w.mask, [&](int l) { *reinterpret_cast<T *>(q + o.of[l]) = T(s[l]); });
+		}
+	}
+}
+
+// Local memory is laid out by words, the lanes of one beside each other.
+void localAccess(Warp &w, const Ins &i) {
+	const bool write = i.op == Op::St, sign = !write && ptx::isSigned(i.type);
+	const Run &run = *w.run;
+	const u64 by = i.space == ptx::Space::Generic ? LocalWindow : 0;
+	const size_t element = size_t(ptx::bytes(i.type)), size = element * i.n, width = i.width;
+	each(w.mask, [&](int l) {
+		u64 at = (i.sub2 == 4 ? u64(u32(src<u32>(w, i, 0)[l] + u32(i.imm))) : src<u64>(w, i, 0)[l] + u64(i.imm)) - by;
+		const char *does = write ? "writes" : "reads";
+		if (at % size) fault(w, i, l, Fault::Misaligned, "%s %d bytes of local memory at 0x%llx", does, int(size), (unsigned long long)at);
+		bool in = at + size <= run.localBytes && at < run.localBytes;
+		for (u64 k = at; in && k < at + size; k++) in = run.localValid[k];
+		if (!in) fault(w, i, l, Fault::OutOfBounds, "%s %d bytes of local memory at 0x%llx", does, int(size), (unsigned long long)at);
+		for (int k = 0; k < i.n; k++) {
+			u64 a = at + u64(k) * element, v = 0;
+			u8 *r = w.registers + (write ? i.source(1 + k) : i.r[k]) + size_t(l) * width;
+			if (write) memcpy(&v, r, element);
+			for (size_t b = 0; b < element; b += 4) {
+				u64 word = (a + b) / 4;
+				u8 *p = reinterpret_cast<u8 *>(w.local + word * Lanes + l) + a % 4;
+				size_t n = element < 4 ? element : 4;
+				if (write) {
+					memcpy(p, reinterpret_cast<u8 *>(&v) + b, n);
+					w.localInit[word] |= bit[l];
+				} else {
+					if (run.checks && !(w.localInit[word] & bit[l])) fault(w, i, l, Fault::Uninitialised, "reads local memory at 0x%llx, which was not written", (unsigned long long)a);
+					memcpy(reinterpret_cast<u8 *>(&v) + b, p, n);
+				}
+			}
+			if (sign) v = u64(s64(v << (64 - 8 * element)) >> (64 - 8 * element));
+			if (!write) memcpy(r, &v, width);
+		}
+	});
+}
+
+// generic finds out in which memory an address lies. The lanes of a warp may differ.
+template <Handler Global, Handler Shared, Handler Local> void generic(Warp &w, const Ins &i) {
+	const u64 *a = src<u64>(w, i, 0);
+	u32 all = w.mask;
+	u32 shared = all & ask([&](int l) { return a[l] + u64(i.imm) - SharedWindow < WindowSize; });
+	u32 local = all & ask([&](int l) { return a[l] + u64(i.imm) - LocalWindow < WindowSize; });
+	const struct { u32 mask; Handler h; } parts[] = {{all & ~shared & ~local, Global}, {shared, Shared}, {local, Local}};
+	for (auto &p : parts) {
+		w.mask = p.mask;
+		if (p.mask) p.h(w, i);
+	}
+	w.mask = all;
+}
+
+// narrow moves what has no form of its own: elements that are smaller than their register,
+// one lane after the other.
+template <Place P, int Size, bool Check> void narrow(Warp &w, const Ins &i) {
+	if (!w.mask) return;
+	Offsets o;
+	bool write = i.op == Op::St;
+	locate<P, Size, Check>(w, i, write, o);
+	const size_t each1 = size_t(ptx::bytes(i.type)), width = i.width;
+	const bool sign = !write && ptx::isSigned(i.type);
+	each(w.mask, [&](int l) {
+		for (int k = 0; k < i.n; k++) {
+			u8 *p = bytesOf<P>(w) + o.of[l] + size_t(k) * each1;
+			u8 *r = w.registers + (write ? i.source(1 + k) : i.r[k]) + size_t(l) * width;
+			if (write) {
+				memcpy(p, r, each1);
+				continue;
+			}
+			u64 v = 0;
+			memcpy(&v, p, each1);
+			if (sign) v = u64(s64(v << (64 - 8 * each1)) >> (64 - 8 * each1));
+			memcpy(r, &v, width);
+		}
+	});
+}
+
+template <Handler Global, Handler Shared, Handler Local> bool setSpaces(Ins &i) {
+	Handler h = Global;
+	if (i.space == ptx::Space::Shared) h = Shared;
+	if (i.space == ptx::Space::Local) h = Local;
+	if (i.space == ptx::Space::Generic) h = generic<Global, Shared, Local>;
+	return set(i, h, h);
+}
+template <class T, int N, bool C> bool setWhole(Ins &i) {
+	if (i.op == Op::St) return setSpaces<store<InGlobal, T, T, N, C>, store<InShared, T, T, N, C>, localAccess>(i);
+	return setSpaces<load<InGlobal, T, T, N, C>, load<InShared, T, T, N, C>, localAccess>(i);
+}
+template <int Size, bool C> bool setNarrow(Ins &i) { return setSpaces<narrow<InGlobal, Size, C>, narrow<InShared, Size, C>, localAccess>(i); }
+
+template <bool C> bool setAccess(Ins &i) {
+	int size = ptx::bytes(i.type);
+	if (size == 4 && i.width == 4) return i.n == 4 ? setWhole<u32, 4, C>(i) : i.n == 2 ? setWhole<u32, 2, C>(i) : setWhole<u32, 1, C>(i);
+	if (size == 8 && i.width == 8) return i.n == 2 ? setWhole<u64, 2, C>(i) : setWhole<u64, 1, C>(i);
+	switch (size * i.n) {
+	case 1: return setNarrow<1, C>(i);
+	case 2: return setNarrow<2, C>(i);
+	case 4: return setNarrow<4, C>(i);
+	case 8: return setNarrow<8, C>(i);
+	case 16: return setNarrow<16, C>(i);
+	default: return false;
+	}
+}
+
+} // namespace

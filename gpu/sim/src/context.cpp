@@ -1,0 +1,300 @@
+// Devices and contexts.
+#include "driver.hpp"
+#include <cstdio>
+#include <cstring>
+
+Driver &driver() {
+	static Driver *d = new Driver; // calls may come while the process ends
+	return *d;
+}
+
+namespace {
+
+thread_local std::vector<CUctx_st *> stack;
+
+bool known(CUdevice d) { return d >= 0 && d < settings().devices; }
+
+CUctx_st *make(int device, bool primary) {
+	auto *c = new CUctx_st;
+	c->device = device;
+	c->primary = primary;
+	c->null = new CUstream_st;
+	c->null->context = c;
+	driver().handles.insert(c);
+	return c;
+}
+
+} // namespace
+
+CUctx_st *&current() {
+	static thread_local CUctx_st *none;
+	return stack.empty() ? none = nullptr : stack.back();
+}
+
+Call::Call() : guard(driver().lock), context(current()), error(CUDA_SUCCESS) {
+	if (!driver().ready) error = CUDA_ERROR_NOT_INITIALIZED;
+	else if (!context) error = CUDA_ERROR_INVALID_CONTEXT;
+	else if (!context->alive) error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	else error = CUresult(context->error);
+}
+
+// endContext ends all work and says what is still there.
+void endContext(Guard &g, CUctx_st *c) {
+	awaitContext(g, c);
+	leaks(c);
+	c->alive = false;
+	auto &h = driver().handles;
+	for (auto *s : c->streams) h.erase(s);
+	for (auto *e : c->events) h.erase(e);
+	for (auto *m : std::set<CUmodule>(c->modules)) freeModule(m);
+	h.erase(c);
+	Device &d = device(c->device);
+	std::lock_guard<std::mutex> busy(d.busy);
+	std::vector<u64> mine;
+	for (auto &a : d.live)
+		if (a.second.owner == c) mine.push_back(d.arena.base + a.first);
+	for (u64 a : mine) d.release(a);
+}
+
+extern "C" {
+
+int lockstep_simulator(void) { return LOCKSTEP_SIMULATOR_VERSION; }
+
+CUresult lockstep_simulator_devices(int count) {
+	Guard g(driver().lock);
+	if (driver().ready || count < 1 || count > MaxDevices) return CUDA_ERROR_INVALID_VALUE;
+	settings().devices = count;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags) {
+	if (flags) return CUDA_ERROR_INVALID_VALUE;
+	Guard g(driver().lock);
+	driver().ready = true;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *v) {
+	if (!v) return CUDA_ERROR_INVALID_VALUE;
+	*v = CUDA_VERSION;
+	return CUDA_SUCCESS;
+}
+
+#define NEED_DEVICE(d) \
+	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED; \
+	if (!known(d)) return CUDA_ERROR_INVALID_DEVICE
+
+CUresult cuDeviceGetCount(int *n) {
+	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
+	*n = settings().devices;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *d, int ordinal) {
+	NEED_DEVICE(ordinal);
+	*d = ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice d) {
+	NEED_DEVICE(d);
+	if (len < 1) return CUDA_ERROR_INVALID_VALUE;
+	snprintf(name, size_t(len), "lockstep simulated sm_80 (%s, %s)", isa().name, settings().checks ? "all checks" : "no checks");
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) {
+	NEED_DEVICE(d);
+	// "lockstep-sim" and the device's number.
+	memcpy(u->bytes, "lockstep-sim\0\0\0", 16);
+	u->bytes[15] = char(d);
+	return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return cuDeviceGetUuid(u, d); }
+
+CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice d) {
+	NEED_DEVICE(d);
+	if (len < 13) return CUDA_ERROR_INVALID_VALUE;
+	// No bus has the domain ffff.
+	snprintf(id, size_t(len), "FFFF:%02X:00.0", d);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *n, CUdevice d) {
+	NEED_DEVICE(d);
+	*n = settings().memory;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
+	NEED_DEVICE(d);
+	static const std::map<int, int> values = {
+		{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 0x7fffffff}, {6, 65535}, {7, 65535}, {8, SharedDefault}, {9, 64 << 10}, {10, Lanes}, {11, 0x7fffffff}, {12, 65536},
+		{13, 1000000}, {14, 512}, {15, 1}, {16, 4}, {19, 0}, {31, 1}, {36, 1000000}, {37, 1024}, {38, 4 << 20}, {39, 2048}, {40, 2}, {41, 1}, {75, 8}, {76, 0}, {78, 1},
+		{81, SharedMost + 1024}, {82, 65536}, {87, 2}, {97, SharedMost}, {106, 32}, {111, 1024}};
+	auto it = values.find(int(a));
+	*v = it == values.end() ? 0 : it->second;
+	if (int(a) == 33) *v = d;       // PCI bus
+	if (int(a) == 50) *v = 0xffff;  // PCI domain
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) {
+	NEED_DEVICE(a);
+	NEED_DEVICE(b);
+	*can = 0; // kernels reach their own device's memory; copies reach all
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *v, CUdevice_P2PAttribute, CUdevice a, CUdevice b) { return cuDeviceCanAccessPeer(v, a, b); }
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+	Call c;
+	if (c.error) return c.error;
+	return driver().handles.count(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	auto *&p = driver().primary[d];
+	if (!p) p = make(d, true);
+	p->references++;
+	*c = p;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice d) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	auto *p = driver().primary[d];
+	if (!p || !p->references) return CUDA_ERROR_INVALID_CONTEXT;
+	if (--p->references) return CUDA_SUCCESS;
+	driver().primary[d] = nullptr;
+	endContext(g, p);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice d) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	auto *p = driver().primary[d];
+	if (!p) return CUDA_SUCCESS;
+	driver().primary[d] = nullptr;
+	endContext(g, p);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	*flags = driver().primary[d] ? driver().primary[d]->flags : 0;
+	*active = driver().primary[d] != nullptr;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice d, unsigned flags) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	if (driver().primary[d]) driver().primary[d]->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *c, unsigned flags, CUdevice d) {
+	NEED_DEVICE(d);
+	Guard g(driver().lock);
+	*c = make(d, false);
+	(*c)->flags = flags;
+	stack.push_back(*c);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext c) {
+	Guard g(driver().lock);
+	if (!driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
+	endContext(g, c);
+	if (!stack.empty() && stack.back() == c) stack.pop_back();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext c) {
+	Guard g(driver().lock);
+	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
+	if (c && !driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (!stack.empty()) stack.pop_back();
+	if (c) stack.push_back(c);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *c) {
+	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
+	*c = current();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext c) {
+	Guard g(driver().lock);
+	if (!driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	stack.push_back(c);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *c) {
+	if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+	if (c) *c = stack.back();
+	stack.pop_back();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *d) {
+	Call c;
+	if (!c.context) return c.error;
+	*d = c.context->device;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned *flags) {
+	Call c;
+	if (!c.context) return c.error;
+	*flags = c.context->flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext, unsigned *v) {
+	*v = 3020;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void) {
+	Call c;
+	if (c.error) return c.error;
+	awaitContext(c.guard, c.context);
+	return CUresult(c.context->error);
+}
+
+CUresult cuCtxSetLimit(CUlimit l, size_t v) {
+	Call c;
+	if (!c.error) c.context->limits[l] = v;
+	return c.error;
+}
+
+CUresult cuCtxGetLimit(size_t *v, CUlimit l) {
+	Call c;
+	if (!c.error) *v = c.context->limits[l];
+	return c.error;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+	Call c;
+	if (least) *least = 0;
+	if (greatest) *greatest = -5;
+	return c.error;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache *f) { *f = CU_FUNC_CACHE_PREFER_NONE; return Call().error; }
+CUresult cuCtxSetCacheConfig(CUfunc_cache) { return Call().error; }
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *s) { *s = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE; return Call().error; }
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig) { return Call().error; }
+
+} // extern "C"

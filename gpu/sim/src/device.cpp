@@ -1,0 +1,186 @@
+#include "device.hpp"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sched.h>
+#include <sys/mman.h>
+
+namespace {
+
+u64 number(const char *name, u64 otherwise, u64 least, u64 most) {
+	const char *v = getenv(name);
+	if (!v || !*v) return otherwise;
+	char *end;
+	u64 n = strtoull(v, &end, 0);
+	if (*end == 'K') n <<= 10, end++;
+	if (*end == 'M') n <<= 20, end++;
+	if (*end == 'G') n <<= 30, end++;
+	return *end ? otherwise : std::min(std::max(n, least), most);
+}
+
+int processors() {
+	cpu_set_t set;
+	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+void *reserve(u64 size) {
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return p == MAP_FAILED ? nullptr : p;
+}
+
+// clear zeroes memory and gives large parts back to the system.
+void clear(void *p, u64 size) {
+	u8 *a = static_cast<u8 *>(p), *from = reinterpret_cast<u8 *>((u64(a) + 4095) & ~u64(4095)), *to = reinterpret_cast<u8 *>((u64(a) + size) & ~u64(4095));
+	if (size < 1 << 16 || madvise(from, size_t(to - from), MADV_DONTNEED)) {
+		memset(p, 0, size);
+		return;
+	}
+	memset(a, 0, size_t(from - a));
+	memset(to, 0, size_t(a + size - to));
+}
+
+// What lies between allocations, so that what runs past one meets nothing.
+constexpr u64 Gap = 256;
+u64 room(u64 size) { return (size + 255) / 256 * 256 + Gap; }
+
+} // namespace
+
+Settings &settings() {
+	static Settings s = [] {
+		Settings s;
+		const char *checks = getenv("LOCKSTEP_SIM_CHECKS"), *quiet = getenv("LOCKSTEP_SIM_QUIET");
+		s.devices = int(number("LOCKSTEP_SIM_DEVICES", 2, 1, MaxDevices));
+		s.memory = number("LOCKSTEP_SIM_MEMORY", u64(2) << 30, 1 << 20, u64(64) << 30);
+		s.threads = int(number("LOCKSTEP_SIM_THREADS", u64(processors()), 1, 256));
+		s.checks = !checks || strcmp(checks, "none");
+		s.quiet = quiet && *quiet && strcmp(quiet, "0");
+		s.budget = number("LOCKSTEP_SIM_BUDGET", u64(1) << 36, 1, ~u64(0));
+		return s;
+	}();
+	return s;
+}
+
+// The arena is larger than the memory that may be used: what was freed is not used again
+// while there is other room, so that who still uses it is seen.
+Device::Device(int index) : index(index) {
+	arena.base = DeviceBase + u64(index) * DeviceStride;
+	arena.size = settings().memory * 2 + (u64(64) << 20);
+	arena.host = static_cast<u8 *>(reserve(arena.size));
+	arena.write = static_cast<u64 *>(reserve(arena.size * 2));
+	arena.read = static_cast<u64 *>(reserve(arena.size * 2));
+	if (!arena.host || !arena.write || !arena.read) arena.size = 0;
+	top = Gap;
+}
+
+Device &device(int index) {
+	static std::mutex m;
+	static std::unique_ptr<Device> devices[MaxDevices];
+	std::lock_guard<std::mutex> g(m);
+	if (!devices[index]) devices[index].reset(new Device(index));
+	return *devices[index];
+}
+
+int deviceOf(u64 address) {
+	u64 d = (address - DeviceBase) / DeviceStride;
+	return address >= DeviceBase && d < u64(settings().devices) && device(int(d)).has(address) ? int(d) : -1;
+}
+
+void Device::mark(u64 offset, u64 size, u64 s) {
+	u64 *w = arena.write + offset / 4;
+	clear(arena.read + offset / 4, (size + 3) / 4 * 8);
+	if (!s) return clear(w, (size + 3) / 4 * 8);
+	std::fill(w, w + size / 4, s);
+	if (size % 4) w[size / 4] = s | stamp::Tail;
+}
+
+// reuse finds room among what was freed, where neighbours are one.
+u64 Device::reuse(u64 need) {
+	std::map<u64, u64> merged;
+	for (auto &f : freedAt) {
+		u64 r = room(f.second);
+		if (!merged.empty() && merged.rbegin()->first + merged.rbegin()->second == f.first) merged.rbegin()->second += r;
+		else merged[f.first] = r;
+	}
+	for (auto &m : merged) {
+		if (m.second < need) continue;
+		freedAt.erase(freedAt.lower_bound(m.first), freedAt.lower_bound(m.first + m.second));
+		if (m.second > need) freedAt[m.first + need] = m.second - need - Gap;
+		return m.first;
+	}
+	return 0;
+}
+
+u64 Device::allocate(u64 size, const void *by, bool ofModule) {
+	u64 need = room(size), at = top;
+	if (need < size || used + need > settings().memory) return 0;
+	if (top + need > arena.size) at = reuse(need);
+	else top += need;
+	if (!at) return 0;
+	used += need;
+	live[at] = {size, by, ofModule};
+	if (settings().checks) mark(at, size, stamp::Allocated);
+	// What a program reads without having written it is no number.
+	memset(arena.host + at, 0xff, size);
+	return arena.base + at;
+}
+
+bool Device::release(u64 address) {
+	auto it = live.find(offset(address));
+	if (it == live.end()) return false;
+	if (settings().checks) mark(it->first, it->second.size, 0);
+	clear(arena.host + it->first, it->second.size);
+	used -= room(it->second.size);
+	freedAt[it->first] = it->second.size;
+	live.erase(it);
+	return true;
+}
+
+const std::pair<const u64, Allocation> *Device::owner(u64 address, u64 size) const {
+	auto it = live.upper_bound(offset(address));
+	if (it == live.begin()) return nullptr;
+	--it;
+	u64 at = offset(address) - it->first;
+	return at <= it->second.size && size <= it->second.size - at ? &*it : nullptr;
+}
+
+u64 Device::freed(u64 offset) const {
+	auto it = freedAt.upper_bound(offset);
+	if (it == freedAt.begin()) return 0;
+	--it;
+	return offset < it->first + it->second ? it->second : 0;
+}
+
+u64 Device::take(u64 count, u64 queued, const std::string &what, u64 &hazard) {
+	if (serial + count >= stamp::SerialEnd) forget();
+	u64 first = serial;
+	serial += count;
+	hazard = first;
+	if (latest > queued)
+		for (auto &d : done)
+			if (d.queued > queued) hazard = std::min(hazard, d.first);
+	latest = std::max(latest, queued);
+	done.push_back({first, serial, queued, what});
+	if (done.size() > 4096) done.pop_front();
+	return first;
+}
+
+const Done *Device::doneWith(u64 s) const {
+	for (auto &d : done)
+		if (d.first <= s && s < d.end) return &d;
+	return nullptr;
+}
+
+// forget begins the serials again: all that is known of a word is whether it is
+// initialised.
+void Device::forget() {
+	for (auto &a : live) {
+		u64 *w = arena.write + a.first / 4, *r = arena.read + a.first / 4;
+		for (u64 k = 0; k < (a.second.size + 3) / 4; k++) {
+			w[k] = stamp::Allocated | (w[k] & (stamp::Init | stamp::Tail));
+			r[k] = 0;
+		}
+	}
+	serial = stamp::FirstSerial;
+	done.clear();
+}

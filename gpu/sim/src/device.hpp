@@ -1,0 +1,71 @@
+// A device: its memory, what is allocated of it, and what has run on it.
+#pragma once
+#include "exec.hpp"
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+// Settings come from the environment, once.
+struct Settings {
+	int devices;
+	u64 memory; // bytes of each device
+	int threads;
+	bool checks, quiet;
+	u64 budget; // instructions a warp may execute
+};
+Settings &settings();
+
+struct Allocation {
+	u64 size;
+	const void *owner; // the context
+	bool ofModule;
+};
+
+// Done is an operation that has run on the device: a launch, a copy, a fill. Operations
+// are numbered as they are queued, which is not the order in which streams run.
+struct Done {
+	u64 first, end; // serials
+	u64 queued;
+	std::string what;
+};
+
+class Device {
+  public:
+	explicit Device(int index);
+	const int index;
+	Arena arena;
+	std::mutex busy;   // one operation runs at a time
+	std::deque<Done> done;
+	u64 used = 0;
+	std::map<u64, Allocation> live; // by offset
+
+	u64 allocate(u64 size, const void *owner, bool ofModule); // an address, 0 where there is no room
+	bool release(u64 address);
+	const std::pair<const u64, Allocation> *owner(u64 address, u64 size) const;
+	u64 offset(u64 address) const { return address - arena.base; }
+	bool has(u64 address) const { return offset(address) < arena.size; }
+	// freed says how large an allocation was that had the offset, 0 if none had.
+	u64 freed(u64 offset) const;
+
+	// take gives serials to an operation that was queued as number queued; hazard is from
+	// which serial on stamps may be of operations that were queued later.
+	u64 take(u64 count, u64 queued, const std::string &what, u64 &hazard);
+	const Done *doneWith(u64 serial) const;
+
+  private:
+	u64 top = 0, serial = stamp::FirstSerial, latest = 0;
+	std::map<u64, u64> freedAt; // offset to size, not yet used again
+	void mark(u64 offset, u64 size, u64 s);
+	u64 reuse(u64 need);
+	void forget();
+};
+
+Device &device(int index);
+int deviceOf(u64 address); // -1 where it is of none
+
+// Findings are kept until they are fetched or cleared, at most 1,000 of them.
+const char *className(Fault f);
+int errorOf(Fault f); // a CUresult
+void addFinding(const std::string &line);
