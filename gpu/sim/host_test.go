@@ -110,7 +110,7 @@ func TestUnordered(t *testing.T) {
 			p, _ := harness.Alloc(4 * n)
 			return lib.Call("cuMemcpyDtoH_v2", p, y, 4*n)
 		}},
-		"host writes what a kernel will read": {"race", "copy-to-device, which was queued later, has written", func(r *rig, f, s1, _, x, y uint64) int {
+		"host writes what a kernel will read": {"race", "which copy-to-device has written although it was queued later", func(r *rig, f, s1, _, x, y uint64) int {
 			r.launch(f, dim{1}, dim{n}, 0, s1, x, y, n)
 			r.write(x, floats(random(n, 2)...))
 			return lib.Call("cuStreamSynchronize", s1)
