@@ -33,11 +33,6 @@ build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (ne
 
 # A simulated GPU, which interprets the PTX that ships.
 SIMULATED := LOCKSTEP_CUDA=sim LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so
-.PHONY: build-sim
-build-sim: ## build bin/libcuda-sim.so, the simulated CUDA driver (needs g++)
-	@command -v g++ > /dev/null || { echo "there is no g++: on Debian apt-get install g++"; exit 1; }
-	$(MAKE) -C gpu/sim
-
 .PHONY: test-cuda-smoke
 test-cuda-smoke: build-cuda build-sim ## a few cases of every kernel, and a step on two simulated GPUs: the bits of the CPU (under a minute after the build)
 	$(SIMULATED) $(CUDA) test -tags cuda -short -count=1 ./kernels/cuda
@@ -177,6 +172,21 @@ test-soak: build ## 16 processes that reduce 2,000 times, then all contracts in 
 	$(GO) test -count=1 -timeout 1h ./core/launch/procs -run TestSoak -v -soak-agents 16 -soak-times 1000
 	bin/train --launch procs --plan dp=8,tp=4,pp=2 --steps 3 --fingerprint
 	bin/verify --launch procs --agents 64
+
+.PHONY: build-sim
+build-sim: ## build bin/libcuda-sim.so, the simulated CUDA driver (needs g++; Debian: apt-get install g++)
+	@$(MAKE) --no-print-directory -C gpu/sim OUT=$(CURDIR)/bin/libcuda-sim.so OBJ=$(CURDIR)/out/sim
+
+# The planted races between blocks are found for sure where one thread executes them.
+.PHONY: test-sim
+test-sim: build-sim ## every instruction of the simulated GPU against its definition, every planted bug found (needs a C compiler)
+	CGO_ENABLED=1 $(GO) vet -tags sim ./gpu/sim/...
+	LOCKSTEP_SIM_THREADS=1 CGO_ENABLED=1 $(GO) test -count=1 -timeout 15m -tags sim ./gpu/sim/...
+
+.PHONY: bench-sim
+bench-sim: build-sim ## time products of nano on the simulated GPU, with and without checks, for each instruction set
+	@for c in all none; do for i in avx512 avx2 generic; do echo "checks $$c, at most $$i"; \
+	LOCKSTEP_SIM_CHECKS=$$c LOCKSTEP_SIM_ISA=$$i CGO_ENABLED=1 $(GO) test -tags sim -run '^$$' -bench . -benchtime 20x ./gpu/sim | grep GFLOP || exit 1; done; done
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone

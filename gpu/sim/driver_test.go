@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	// Findings that are expected need not be printed.
 	os.Setenv("LOCKSTEP_SIM_QUIET", "1")
+	os.Setenv("LOCKSTEP_SIM_MEMORY", "64M")
 	var err error
 	if lib, err = harness.Open(path); err != nil {
 		os.Stderr.WriteString(err.Error() + "\nmake build-sim builds it\n")
@@ -65,9 +66,9 @@ func start(t testing.TB, device int) *rig {
 	t.Helper()
 	runtime.LockOSThread() // the current context is a thread's
 	t.Cleanup(runtime.UnlockOSThread)
-	lib.Call("lockstep_simulator_forget_findings")
 	r := &rig{t, device}
 	r.must("cuDevicePrimaryCtxReset_v2", uint64(device))
+	lib.Call("lockstep_simulator_forget_findings") // of what the test before left
 	r.enter()
 	t.Cleanup(func() {
 		lib.Call("cuCtxSetCurrent", 0)

@@ -73,7 +73,7 @@ func fma32(a, b, c float32) float32 {
 	bb := s - p
 	e := (p - (s - bb)) + (q - bb)
 	// Round to odd: then the second rounding cannot go wrong.
-	if e != 0 && !math.IsInf(s, 0) && math.Float64bits(s)&1 == 0 {
+	if e != 0 && e == e && !math.IsInf(s, 0) && math.Float64bits(s)&1 == 0 {
 		if (e > 0) == (s > 0) {
 			s = math.Float64frombits(math.Float64bits(s) + 1)
 		} else {

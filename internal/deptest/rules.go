@@ -32,7 +32,7 @@ func importRules() []Rule {
 		imports{From: []string{"..."}, Except: []string{"gpu/..."},
 			To: []string{"gorgonia.org/cu/...", "github.com/NVIDIA/go-nvml/..."}}.rule(
 			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver"),
-		imports{From: []string{"..."}, Except: []string{"gpu/internal/drv", "core/comm/mpi"},
+		imports{From: []string{"..."}, Except: []string{"gpu/internal/drv", "gpu/sim/internal/harness", "core/comm/mpi"},
 			To: []string{"C"}}.rule(
 			"cgo-has-its-places", "cgo needs a C compiler and the headers of what it calls: one package for each of these"),
 	}
@@ -49,7 +49,7 @@ func judges() []string {
 func syntaxRules() []Rule {
 	return []Rule{
 		packageDocs("package-docs", "each package says what it is for"),
-		each("cgo-is-tagged", "a plain build needs Go and nothing else, wherever there is a C compiler", cgoIsTagged("mpi", "cuda")),
+		each("cgo-is-tagged", "a plain build needs Go and nothing else, wherever there is a C compiler", cgoIsTagged("mpi", "cuda", "sim")),
 		each("no-init", "nothing registers itself or runs on import", noInit),
 		each("no-exit", "only package main ends the process", noExit),
 		each("portable-math", "package math differs between architectures and GOAMD64 levels but for exact functions", portableMath(map[string]string{

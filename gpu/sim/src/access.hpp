@@ -8,9 +8,13 @@ namespace {
 
 enum Place : u8 { InGlobal, InShared };
 
+// Offsets of the lanes, and how they lie. Runs are lanes that are adjacent in memory: 32,
+// or each 16 or 8 (0: none of these).
 struct Offsets {
 	alignas(64) u64 of[Lanes];
-	bool row, same; // of all 32 lanes: adjacent in their order; all equal
+	int run;
+	bool same, eights; // all are equal; those of each eight lanes are
+	bool full() const { return run == Lanes; }
 };
 
 template <Place P> inline u64 *writers(Warp &w) { return P == InGlobal ? w.run->arena.write : w.run->sharedWrite; }
@@ -26,18 +30,44 @@ template <Place P> inline bool past(u64 s, u64 me, u64 hazard) {
 	return (d & (stamp::Serial | stamp::BarrierEpoch)) != 0 || (d & stamp::Thread) == 0;
 }
 
-// readable says at once that a word may be read; readerKept that its reader's stamp
-// already covers this one.
+// readable says at once that a word may be read.
 template <Place P> inline bool readable(u64 s, u64 me, u64 hazard) {
 	bool init = (s & stamp::Init) == stamp::Init && (P == InGlobal || stamp::serial(s) == stamp::serial(me));
 	return init && past<P>(s, me, hazard);
 }
-inline bool covers(u64 s, u64 me, const Warp &w) {
-	u64 t = stamp::thread(s), d = s ^ me;
-	if (t == stamp::SeveralBlocks) return stamp::serial(s) == w.run->firstSerial;
-	if (t == stamp::SeveralWarps) return (d & (stamp::Serial | stamp::BarrierEpoch)) == 0;
-	return t == stamp::Warp0 + w.index && (d & (stamp::Serial | stamp::BarrierEpoch | stamp::WarpEpoch)) == 0;
-}
+
+// Reader makes the stamps of words that a warp reads: of one lane, or of several threads
+// where others have read the word with nothing between.
+struct Reader {
+	u64 now, many, warps, blocks, first; // the last are stamps of several threads
+	explicit Reader(Warp &w) {
+		now = w.now | stamp::Bytes;
+		many = (now & ~stamp::Thread) | (stamp::Warp0 + w.index) << stamp::ThreadShift;
+		warps = (now & ~stamp::Thread) | stamp::SeveralWarps << stamp::ThreadShift;
+		first = w.run->firstSerial << stamp::SerialShift;
+		blocks = first | stamp::SeveralBlocks << stamp::ThreadShift | stamp::Bytes;
+	}
+	u64 lane(int l) const { return now + (u64(l) << stamp::ThreadShift); }
+	template <Place P> bool old(u64 r) const {
+		u64 d = r ^ now;
+		if (P == InShared) return (d & (stamp::Serial | stamp::BarrierEpoch)) != 0;
+		return r < first || ((d & stamp::Serial) == 0 && (d & stamp::BarrierEpoch) != 0 && ((r ^ blocks) & stamp::Thread) != 0);
+	}
+	// next is the stamp after a read by me, which is one lane or many; whole says that the
+	// stamp before was of the whole word, or does not matter.
+	template <Place P> u64 next(u64 r, u64 me, bool &whole) const {
+		constexpr u64 ofWarp = stamp::Thread & ~(u64(Lanes - 1) << stamp::ThreadShift);
+		u64 d = r ^ me;
+		bool o = old<P>(r);
+		whole = o || (r & stamp::Bytes) == stamp::Bytes;
+		bool sameWarp = ((r ^ now) & ofWarp) == 0 || ((r ^ many) & stamp::Thread) == 0;
+		u64 both = sameWarp ? ((d & stamp::WarpEpoch) == 0 ? many : me) : warps;
+		u64 n = o || (d & stamp::Thread) == 0 ? me : both;
+		if (P == InShared) return n;
+		n = !o && (d & stamp::Serial) != 0 ? blocks : n;
+		return ((r ^ blocks) & (stamp::Serial | stamp::Thread)) == 0 ? r : n;
+	}
+};
 
 // find computes the offsets of an access of Size bytes a lane. A lane that does not
 // execute gets the offset of one that does.
@@ -57,14 +87,27 @@ template <Place P, int Size> inline bool find(Warp &w, const Ins &i, int base, O
 		u64 any = off[__builtin_ctz(m)];
 		for (int l = 0; l < Lanes; l++) off[l] = m & bit[l] ? off[l] : any;
 	}
-	u64 bad = 0, notRow = 0, notSame = 0, first = off[0];
+	u64 bad = 0, not32 = 0, notSame = 0, first = off[0];
 	for (int l = 0; l < Lanes; l++) {
 		bad |= u64(off[l] > end) | (off[l] & (Size - 1));
-		notRow |= off[l] ^ (first + u64(l) * Size);
+		not32 |= off[l] ^ (first + u64(l) * Size);
 		notSame |= off[l] ^ first;
 	}
-	o.row = m == ~u32(0) && !notRow;
 	o.same = !notSame;
+	o.run = m == ~u32(0) && !not32 ? Lanes : 0;
+	o.eights = false;
+	if (m == ~u32(0) && not32 && notSame) {
+		u64 not16 = 0, not8 = 0, notEights = 0;
+		for (int h = 0; h < Lanes; h += 16)
+			for (int l = 0; l < 16; l++) not16 |= off[h + l] ^ (off[h] + u64(l) * Size);
+		for (int e = 0; e < Lanes; e += 8)
+			for (int l = 0; l < 8; l++) {
+				not8 |= off[e + l] ^ (off[e] + u64(l) * Size);
+				notEights |= off[e + l] ^ off[e];
+			}
+		o.run = !not16 ? 16 : !not8 ? 8 : 0;
+		o.eights = !notEights;
+	}
 	return !bad;
 }
 
@@ -86,48 +129,68 @@ template <Place P, int Size> __attribute__((noinline)) void judgeEach(Warp &w, c
 	});
 }
 
+// readRun judges words in a row, of which each lane from one on reads so many, or several
+// lanes each.
+template <Place P, int Words, int Count, bool One> inline bool readRun(const Reader &k, u64 *W, u64 *R, u64 hazard, int lane) {
+	u64 bad = 0, from = k.lane(lane);
+	for (int n = 0; n < Count; n++) {
+		u64 me = One ? from + (u64(n / Words) << stamp::ThreadShift) : k.many;
+		bool whole;
+		k.next<P>(R[n], me, whole);
+		bad |= u64(!readable<P>(W[n], me, hazard)) | u64(!whole);
+	}
+	if (bad) return false;
+	for (int n = 0; n < Count; n++) {
+		bool whole;
+		R[n] = k.next<P>(R[n], One ? from + (u64(n / Words) << stamp::ThreadShift) : k.many, whole);
+	}
+	return true;
+}
+// readRuns does so for all runs of so many lanes. They are the same words again, or others,
+// as the tiles of products have them; where they overlap otherwise it leaves them.
+template <Place P, int Words, int Run> inline bool readRuns(const Reader &k, u64 *W, u64 *R, u64 hazard, const u64 *off) {
+	bool same = true, apart = true;
+	for (int a = 0; a < Lanes; a += Run)
+		for (int b = 0; b < a; b += Run) {
+			u64 d = off[a] > off[b] ? off[a] - off[b] : off[b] - off[a];
+			same &= d == 0;
+			apart &= d >= u64(Run) * Words * 4;
+		}
+	if (same) return readRun<P, Words, Run * Words, false>(k, W + off[0] / 4, R + off[0] / 4, hazard, 0);
+	for (int l = 0; apart && l < Lanes; l += Run) apart = readRun<P, Words, Run * Words, true>(k, W + off[l] / 4, R + off[l] / 4, hazard, l);
+	return apart;
+}
+
 // judgeRead and judgeWrite let pass what is plain and leave the rest to judgeEach.
 template <Place P, int Size> inline void judgeRead(Warp &w, const Ins &i, const Offsets &o) {
 	constexpr int words = Size / 4 ? Size / 4 : 1;
-	u64 *W = writers<P>(w), *R = readers<P>(w), hazard = w.run->hazard, now = w.now | stamp::Bytes;
+	u64 *W = writers<P>(w), *R = readers<P>(w), hazard = w.run->hazard;
 	if (Size < 4 || (i.flags & Strong)) return judgeEach<P, Size>(w, i, o, i.flags & Strong ? Access::StrongRead : Access::Read);
-	u64 many = now + ((stamp::Warp0 + w.index - w.index * Lanes) << stamp::ThreadShift);
-	if (o.same) {
-		u64 at = o.of[0] / 4;
-		u64 me = w.mask & (w.mask - 1) ? many : now + (u64(__builtin_ctz(w.mask)) << stamp::ThreadShift);
+	Reader k(w);
+	u64 *W0 = W + o.of[0] / 4, *R0 = R + o.of[0] / 4;
+	bool several = w.mask & (w.mask - 1);
+	if (o.same && several && readRun<P, words, words, false>(k, W0, R0, hazard, 0)) return;
+	if (o.run == 32 && readRun<P, words, 32 * words, true>(k, W0, R0, hazard, 0)) return;
+	if (o.run == 16 && readRuns<P, words, 16>(k, W, R, hazard, o.of)) return;
+	if (o.run == 8 && readRuns<P, words, 8>(k, W, R, hazard, o.of)) return;
+	if (o.eights) {
 		bool ok = true;
-		for (int k = 0; k < words; k++) ok &= readable<P>(W[at + k], me, hazard) && (past<P>(R[at + k], me, hazard) || covers(R[at + k], me, w));
-		if (!ok) return judgeEach<P, Size>(w, i, o, Access::Read);
-		for (int k = 0; k < words; k++) R[at + k] = covers(R[at + k], me, w) ? R[at + k] : me;
-		return;
-	}
-	if (o.row) {
-		u64 *W0 = W + o.of[0] / 4, *R0 = R + o.of[0] / 4;
-		u64 bad = 0;
-		for (int k = 0; k < Lanes * words; k++) {
-			u64 me = now + (u64(k / words) << stamp::ThreadShift);
-			bad |= u64(!readable<P>(W0[k], me, hazard)) | u64(!past<P>(R0[k], me, hazard));
-		}
-		if (!bad) {
-			for (int k = 0; k < Lanes * words; k++) R0[k] = now + (u64(k / words) << stamp::ThreadShift);
-			return;
-		}
+		for (int e = 0; e < Lanes; e += 8) ok &= readRun<P, words, words, false>(k, W + o.of[e] / 4, R + o.of[e] / 4, hazard, 0);
+		if (ok) return;
 	}
 	each(w.mask, [&](int l) {
-		u64 at = o.of[l] / 4, me = now + (u64(l) << stamp::ThreadShift);
-		bool ok = true, keep = true;
-		for (int k = 0; k < words; k++) {
-			u64 r = R[at + k];
-			bool c = covers(r, me, w);
-			ok &= readable<P>(W[at + k], me, hazard) && (c || past<P>(r, me, hazard));
-			keep &= c;
+		u64 at = o.of[l] / 4, me = k.lane(l);
+		bool ok = true, whole;
+		for (int n = 0; n < words; n++) {
+			k.next<P>(R[at + n], me, whole);
+			ok &= whole && readable<P>(W[at + n], me, hazard);
 		}
-		if (!ok) {
-			if (P == InGlobal) checkGlobal(w, i, l, o.of[l], Size, Access::Read);
-			else checkShared(w, i, l, u32(o.of[l]), Size, Access::Read);
-		} else if (!keep) {
-			for (int k = 0; k < words; k++) R[at + k] = covers(R[at + k], me, w) ? R[at + k] : me;
-		}
+		if (ok)
+			for (int n = 0; n < words; n++) R[at + n] = k.next<P>(R[at + n], me, whole);
+		else if (P == InGlobal)
+			checkGlobal(w, i, l, o.of[l], Size, Access::Read);
+		else
+			checkShared(w, i, l, u32(o.of[l]), Size, Access::Read);
 	});
 }
 
@@ -135,7 +198,7 @@ template <Place P, int Size> inline void judgeWrite(Warp &w, const Ins &i, const
 	constexpr int words = Size / 4 ? Size / 4 : 1;
 	u64 *W = writers<P>(w), *R = readers<P>(w), hazard = w.run->hazard, now = w.now | stamp::Bytes | stamp::Init;
 	if (Size < 4 || (i.flags & Strong)) return judgeEach<P, Size>(w, i, o, i.flags & Strong ? Access::StrongWrite : Access::Write);
-	if (o.row) {
+	if (o.full()) {
 		u64 *W0 = W + o.of[0] / 4, *R0 = R + o.of[0] / 4;
 		u64 bad = 0;
 		for (int k = 0; k < Lanes * words; k++) {
@@ -181,7 +244,7 @@ template <Place P, class T, class R, int N, bool Check> void load(Warp &w, const
 			memcpy(&v, p + o.of[0] + size_t(k) * sizeof(T), sizeof v);
 			if (full) put<true>(w, d, [&](int) { return v; });
 			else put<false>(w, d, [&](int) { return v; });
-		} else if (o.row) {
+		} else if (o.full()) {
 			const T *t = reinterpret_cast<const T *>(p + o.of[0]) + k;
 			put<true>(w, d, [&](int l) { return t[l * N]; });
 		} else {
@@ -199,7 +262,7 @@ template <Place P, class T, class R, int N, bool Check> void store(Warp &w, cons
 	u8 *p = bytesOf<P>(w);
 	for (int k = 0; k < N; k++) {
 		const R *s = src<R>(w, i, 1 + k);
-		if (o.row) {
+		if (o.full()) {
 			T *t = reinterpret_cast<T *>(p + o.of[0]) + k;
 			for (int l = 0; l < Lanes; l++) t[l * N] = T(s[l]);
 		} else {

@@ -85,23 +85,25 @@ struct Held {
 	u64 writes = 0;
 };
 
-// held remembers pinned memory. A target is made no numbers, so that who reads it too
-// early does not find what it expects.
+// hold remembers pinned memory. A target is made no numbers, so that who reads it too
+// early does not find what it expects; unless a copy that comes before still reads it.
 Held hold(const Side &s, u64 n, bool target) {
 	Held h;
 	Pinned *p = settings().checks && s.device < 0 ? pinned(host(s), n) : nullptr;
-	if (!p) return h;
+	if (!p || (target && p->reading)) return h;
 	if (target) memset(host(s), 0xff, n);
+	else p->reading++;
 	h.before.assign(host(s), host(s) + n);
 	h.writes = p->writes;
 	return h;
 }
 
-int touched(const Held &h, const Side &s, u64 n, int on, const char *what) {
+int touched(const Held &h, const Side &s, u64 n, bool target, int on, const char *what) {
 	if (h.before.empty()) return 0;
 	{
 		Guard g(driver().lock);
 		Pinned *p = pinned(host(s), n);
+		if (p && !target) p->reading--;
 		// Another copy wrote it in between, in its turn.
 		if (!p || p->writes != h.writes) return 0;
 	}
@@ -132,8 +134,8 @@ struct Copying {
 			memcpy(host(to), host(from), n);
 			return 0;
 		}
-		if (int e = touched(source, from, n, on, what)) return e;
-		if (int e = touched(target, to, n, on, what)) return e;
+		if (int e = touched(source, from, n, false, on, what)) return e;
+		if (int e = touched(target, to, n, true, on, what)) return e;
 		// Two devices are taken in their order.
 		int other = to.device >= 0 && from.device >= 0 && from.device != to.device ? from.device : on;
 		std::unique_lock<std::mutex> a(device(std::min(on, other)).busy), b;

@@ -103,7 +103,8 @@ struct Pinned {
 	u64 size;
 	const void *owner;
 	bool registered;
-	u64 writes; // copies to it so far
+	u64 writes;  // copies to it so far
+	u64 reading; // copies from it that have not run
 };
 Pinned *pinned(const void *p, u64 size);
 void leaks(CUctx_st *c);

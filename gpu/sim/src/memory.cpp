@@ -113,7 +113,7 @@ CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
 	if (!p || !n) return CUDA_ERROR_INVALID_VALUE;
 	*p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
 	if (!*p) return CUDA_ERROR_OUT_OF_MEMORY;
-	pins()[u64(*p)] = {n, c.context, false, 0};
+	pins()[u64(*p)] = {n, c.context, false, 0, 0};
 	return CUDA_SUCCESS;
 }
 

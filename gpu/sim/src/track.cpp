@@ -12,9 +12,11 @@ std::map<u32, u32> numbers(const Code &c) {
 	std::set<u32> given;
 	for (auto &k : c.constants) given.insert(k.at);
 	for (auto &s : c.specials) given.insert(s.at);
-	for (auto &i : c.ins)
+	for (auto &i : c.ins) {
+		if (i.guard) n.emplace(i.guard, u32(n.size()));
 		for (int k = 0; k < i.writes + i.reads; k++)
 			if (!given.count(i.r[k])) n.emplace(i.r[k], u32(n.size()));
+	}
 	return n;
 }
 

@@ -1,0 +1,187 @@
+//go:build sim
+
+package sim_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestRefusedTexts: what is not known, or not defined to the bit, is refused when the
+// module is loaded, and the log says where.
+func TestRefusedTexts(t *testing.T) {
+	start(t, 0)
+	kernel := func(body string) string {
+		return header + ".visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %d<4>; .reg .pred %p<2>; .reg .b16 %h<2>;\n" + body + "\nret;\n}\n"
+	}
+	for body, says := range map[string]string{
+		"garbage.op %r1, %r2;":                        "line 6: unsupported instruction garbage.op",
+		"ex2.approx.f32 %f1, %f2;":                    "unsupported instruction ex2.approx.f32",
+		"div.full.f32 %f1, %f2, %f3;":                 "unsupported instruction div.full.f32",
+		"add.rz.f32 %f1, %f2, %f3;":                   "unsupported instruction add.rz.f32: .rz",
+		"add.sat.s32 %r1, %r2, %r3;":                  "unsupported instruction add.sat.s32: .sat",
+		"fma.rn.sat.f32 %f1, %f2, %f3, %f1;":          "unsupported instruction fma.rn.sat.f32: .sat",
+		"atom.global.add.f32 %f1, [%d1], %f2;":        "the order in which floats are added",
+		"ld.global.b128 %d1, [%d2];":                  "unsupported",
+		"add.s32 %r1, %r2, %d3;":                      "register %d3 has another size",
+		"add.s32 %d1, %r2, %r3;":                      "another size than its register",
+		"add.s32 %r1, %r2;":                           "with 2 operands",
+		"mov.u32 %r1, %clock;":                        "unsupported register %clock",
+		"mov.u32 %r1, %r9;":                           "unsupported register %r9",
+		"mov.u32 %r1, nothing;":                       "unknown name nothing",
+		"bra NOWHERE;":                                "unknown label NOWHERE",
+		"shfl.bfly.b32 %r1, %r2, 1, 31;":              "shfl.bfly.b32",
+		"vote.all.pred %p1, %p0;":                     "vote.all.pred",
+		"st.const.u32 [%d1], %r1;":                    "unsupported instruction st.const.u32",
+		"cvt.s32.f32 %r1, %f1;":                       "without a rounding",
+		"cp.async.bulk.commit_group;":                 "unsupported instruction cp.async.bulk.commit_group",
+		"mma.sync.aligned.m16n8k8.f32 %f1, %f1, %f1;": "unsupported instruction mma",
+		"ld.global.u32 %r1, [%r2];":                   "address register %r2 has not 64 bits",
+		"@%r1 bra L;\nL:":                             "is no predicate",
+		"{ .reg .b32 %x;":                             "",
+		"call.uni f, ();":                             "f, which is not defined here",
+		".shared .b8 s[];":                            "without a size",
+	} {
+		_, log, code := load(kernel(body))
+		if code != invalidPTX || !strings.Contains(log, says) || !regexp.MustCompile(`^line \d+: `).MatchString(log) {
+			t.Errorf("%s: error %d, log %q, want one that says %q", body, code, log, says)
+		}
+	}
+	for text, want := range map[string]int{"no PTX": 200, strings.Replace(kernel(""), "sm_80", "sm_90a", 1): invalidPTX, strings.Replace(kernel(""), "size 64", "size 32", 1): invalidPTX, kernel(""): success} {
+		if _, log, code := load(text); code != want {
+			t.Errorf("%.40q: error %d (%s), want %d", text, code, log, want)
+		}
+	}
+	recursive := header + ".func f();\n.func f() {\ncall.uni f, ();\nret;\n}\n" + strings.SplitAfterN(kernel("call.uni f, ();"), "64\n", 2)[1]
+	if _, log, code := load(recursive); code != invalidPTX || !strings.Contains(log, "recursion") {
+		t.Errorf("recursion: error %d, log %q", code, log)
+	}
+}
+
+// TestFaultsOfTheText: bugs that a compiler does not make, of registers and parameters.
+func TestFaultsOfTheText(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, class, says string
+		code              int
+	}{
+		"register":         {"add.u32 %r1, %r2, 1; st.global.u32 [%d1], %r1;", "uninitialised", "thread=0,0,0 .* reads a register", assertion},
+		"register of some": {"setp.lt.u32 %p1, %r0, 5; @%p1 mov.u32 %r2, 7; mov.u32 %r3, %r2; st.global.u32 [%d1], %r3;", "uninitialised", "thread=5,0,0 .* reads a register", assertion},
+		"guard":            {"@%p0 st.global.u32 [%d1], %r0;", "uninitialised", "reads a register", assertion},
+		"parameter":        {"ld.param.u32 %r1, [a+12]; st.global.u32 [%d1], %r1;", "out-of-bounds", "reads 4 bytes at 12 of 8 bytes of parameters", illegalAddress},
+		"local":            {".local .align 4 .b8 x[8]; .local .align 4 .b8 y[8]; mov.u64 %d2, x; st.local.u32 [%d2+8], %r0;", "out-of-bounds", "writes 4 bytes of local memory at 0x8", illegalAddress},
+		"local alignment":  {".local .align 4 .b8 x[8]; mov.u64 %d2, x; st.local.u32 [%d2+2], %r0;", "misaligned", "writes 4 bytes of local memory", misaligned},
+		"shared atomic":    {".shared .align 4 .b8 x[8]; atom.shared.add.u32 %r1, [x], 1;", "uninitialised", "changes shared memory", assertion},
+		"copy too far":     {".shared .align 16 .b8 x[16]; mov.u32 %r1, x; cp.async.ca.shared.global [%r1+32], [%d1], 4;", "out-of-bounds", "writes shared memory at 0x20, beyond the end", illegalAddress},
+		"copy misaligned":  {".shared .align 16 .b8 x[64]; mov.u32 %r1, x; cp.async.ca.shared.global [%r1+4], [%d1], 8;", "misaligned", "copies 8 bytes", misaligned},
+		"barrier's count":  {"bar.sync 1, 64;", "divergent-barrier", "for 64 threads", launchFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, 0)
+			m := r.module(header + ".visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<2>;\nld.param.u64 %d1, [a]; mov.u32 %r0, %tid.x; mad.wide.u32 %d1, %r0, 4, %d1;\n" + c.body + "\nret;\n}\n")
+			if e := r.run(r.function(m, "k"), dim{1}, dim{32}, 0, r.upload(make([]byte, 128))); e != c.code {
+				t.Errorf("error %d, want %d", e, c.code)
+			}
+			r.found(c.class, c.says)
+		})
+	}
+}
+
+// TestEndless: a kernel that does not end is ended.
+func TestEndless(t *testing.T) {
+	if os.Getenv("LOCKSTEP_SIM_BUDGET") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestEndless$")
+		cmd.Env = append(os.Environ(), "LOCKSTEP_SIM_BUDGET=100000")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := start(t, 0)
+	if e := r.run(r.function(r.module(ptx(t, "bugs")), "endless"), dim{1}, dim{64}, 0, r.alloc(256), r.alloc(256), 64); e != timeout {
+		t.Errorf("error %d", e)
+	}
+	r.found("timeout", "has executed 10[0-9]{4} instructions")
+}
+
+// TestSeveralThreads: two threads wait on two devices at once, and two on one; an event
+// of each orders the other.
+func TestSeveralThreads(t *testing.T) {
+	r := start(t, 0)
+	other := start(t, 1)
+	type side struct {
+		*rig
+		f, stream, event, x, y uint64
+	}
+	var sides [2]side
+	for i, d := range []*rig{r, other} {
+		d.enter()
+		f := d.function(d.module(ptx(t, "bugs")), "scale")
+		sides[i] = side{d, f, d.stream(), d.event(), d.upload(floats(random(64, uint64(i))...)), d.upload(make([]byte, 256))}
+	}
+	for range 20 {
+		for i, s := range sides {
+			s.enter()
+			s.launch(s.f, dim{1}, dim{64}, 0, s.stream, s.x, s.y, 64)
+			s.must("cuEventRecord", s.event, s.stream)
+			sides[1-i].enter()
+			sides[1-i].must("cuStreamWaitEvent", sides[1-i].stream, s.event, 0)
+		}
+		var wg sync.WaitGroup
+		for k := range 4 {
+			wg.Go(func() { lib.Call("cuCtxSetCurrent", 0) })
+			wg.Go(func() {
+				s := sides[k%2]
+				if e := lib.Call("cuEventSynchronize", s.event); e != success && e != invalidContext {
+					t.Errorf("error %d", e)
+				}
+			})
+		}
+		wg.Wait()
+		for _, s := range sides {
+			s.enter()
+			s.must("cuStreamSynchronize", s.stream)
+		}
+	}
+	r.clean()
+}
+
+// TestTable: every function of the table of the driver is exported.
+func TestTable(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "internal", "drv", "api.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, l := range strings.Split(string(b), "\n") {
+		if f := strings.Fields(l); strings.HasPrefix(l, "cu") {
+			n++
+			if !lib.Has(f[1]) {
+				t.Errorf("%s is not exported", f[1])
+			}
+		}
+	}
+	if n < 150 {
+		t.Errorf("the table has %d functions", n)
+	}
+}
+
+// TestCommittedTexts: the PTX of the kernels that ship is accepted, if it is here.
+func TestCommittedTexts(t *testing.T) {
+	r := start(t, 0)
+	files, err := filepath.Glob(filepath.Join("..", "..", "kernels", "cuda", "ptx", "*.ptx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.module(string(b))
+	}
+}
