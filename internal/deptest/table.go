@@ -32,7 +32,7 @@ func Table() []Row {
 
 		{[]string{"gpu/internal/..."}, nil},
 		{[]string{"gpu"}, []string{"gpu/internal/drv"}},
-		{[]string{"gpu/sim/..."}, []string{"gpu/sim/internal/harness"}},
+		{[]string{"gpu/sim/..."}, nil},
 		{[]string{"gpu/mon"}, []string{"gpu"}},
 
 		{[]string{"core/data"}, []string{"core/{files,shard}"}},
