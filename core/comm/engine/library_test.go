@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// sums is a Library of ranks that are goroutines: it adds from the last rank to the first.
-type sums struct {
+// addingLibrary is a Library of ranks that are goroutines: it adds from the last rank to the first.
+type addingLibrary struct {
 	mu     sync.Mutex
 	size   int
 	taken  int
@@ -28,7 +28,7 @@ type sums struct {
 	refuse bool
 }
 
-func (s *sums) Take() (int, error) {
+func (s *addingLibrary) Take() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse {
@@ -38,7 +38,7 @@ func (s *sums) Take() (int, error) {
 	return 100 + s.taken, nil
 }
 
-func (s *sums) Reducer(number int, links []Link, rank int) (Reducer, error) {
+func (s *addingLibrary) Reducer(number int, links []Link, rank int) (Reducer, error) {
 	if len(links) != s.size || links[rank] != nil || number <= 100 {
 		return nil, errors.New("is no group of all ranks")
 	}
@@ -46,7 +46,7 @@ func (s *sums) Reducer(number int, links []Link, rank int) (Reducer, error) {
 }
 
 type adder struct {
-	s            *sums
+	s            *addingLibrary
 	number, rank int
 	into         []float32
 	round        int
@@ -89,7 +89,7 @@ func (a *adder) Close(well bool) {
 }
 
 // withSums is a world whose all-reduces are a library's.
-func withSums(t *testing.T, s *sums) []comm.Communicator {
+func withSums(t *testing.T, s *addingLibrary) []comm.Communicator {
 	t.Helper()
 	s.given = map[int][][]float32{}
 	ends, err := Local(t.Context(), s.size, func(int) kernels.Backend { return commtest.Memory{} },
@@ -104,8 +104,8 @@ func withSums(t *testing.T, s *sums) []comm.Communicator {
 	return ends
 }
 
-// each runs f on all ranks.
-func each(ends []comm.Communicator, f func(c comm.Communicator) error) []error {
+// every runs f on all ranks.
+func every(ends []comm.Communicator, f func(c comm.Communicator) error) []error {
 	errs := make([]error, len(ends))
 	var all sync.WaitGroup
 	for i, c := range ends {
@@ -131,9 +131,9 @@ func tensor(x ...float32) kernels.Tensor {
 func TestLibrarySums(t *testing.T) {
 	ctx := context.Background()
 	for _, size := range []int{2, 3, 5} {
-		s := &sums{size: size}
+		s := &addingLibrary{size: size}
 		ends := withSums(t, s)
-		for _, err := range each(ends, func(c comm.Communicator) error {
+		for _, err := range every(ends, func(c comm.Communicator) error {
 			other, err := c.Split(ctx, 0, -c.Rank())
 			if err != nil {
 				return err
@@ -185,15 +185,15 @@ func TestLibraryFails(t *testing.T) {
 	ctx := context.Background()
 	for _, x := range []struct {
 		name  string
-		sums  *sums
+		sums  *addingLibrary
 		f     func(c comm.Communicator) error
 		cause error
 		says  string
 	}{
-		{"mismatch", &sums{}, func(c comm.Communicator) error {
+		{"mismatch", &addingLibrary{}, func(c comm.Communicator) error {
 			return c.AllReduce(ctx, tensor(make([]float32, 1+c.Rank()/2)...), kernels.Sum)
 		}, comm.ErrMismatch, ""},
-		{"group", &sums{}, func(c comm.Communicator) error {
+		{"group", &addingLibrary{}, func(c comm.Communicator) error {
 			g, err := c.Split(ctx, c.Rank()/2, 0)
 			if err != nil {
 				return err
@@ -203,14 +203,14 @@ func TestLibraryFails(t *testing.T) {
 			}
 			return g.AllReduce(ctx, tensor(1), kernels.Sum)
 		}, nil, "reduces over all of the world's 3 ranks, and this group has 2 of them"},
-		{"deadline", &sums{deaf: true}, func(c comm.Communicator) error { return c.AllReduce(ctx, tensor(1), kernels.Sum) }, comm.ErrDeadline, ""},
-		{"none", &sums{refuse: true}, func(c comm.Communicator) error { return c.Barrier(ctx) }, nil, "all are taken"},
+		{"deadline", &addingLibrary{deaf: true}, func(c comm.Communicator) error { return c.AllReduce(ctx, tensor(1), kernels.Sum) }, comm.ErrDeadline, ""},
+		{"none", &addingLibrary{refuse: true}, func(c comm.Communicator) error { return c.Barrier(ctx) }, nil, "all are taken"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := x.sums
 			s.size = 3
 			ends := withSums(t, s)
-			for i, err := range each(ends, x.f) {
+			for i, err := range every(ends, x.f) {
 				if err == nil || x.cause != nil && !errors.Is(err, x.cause) || !strings.Contains(err.Error(), x.says) {
 					t.Errorf("rank %d: %v", i, err)
 				}

@@ -62,8 +62,8 @@ func each(ends []comm.Communicator, f func(c comm.Communicator) error) []error {
 	return errs
 }
 
-// vector is n elements with a value.
-func vector(n int, v float32) kernels.Tensor {
+// filled is n elements with a value.
+func filled(n int, v float32) kernels.Tensor {
 	m := commtest.Memory{}
 	buf, err := m.Alloc(n)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *bent) Write(header, payload []byte, done int) (int, error) {
 
 // The operations of TestFramesThatDoNotFit, on ranks that have done others before.
 var (
-	reduces = func(c comm.Communicator) error { return c.AllReduce(context.Background(), vector(999, 1), kernels.Sum) }
+	reduces = func(c comm.Communicator) error { return c.AllReduce(context.Background(), filled(999, 1), kernels.Sum) }
 	gathers = func(c comm.Communicator) error {
 		_, err := c.AllGatherBytes(context.Background(), []byte("what a rank says"))
 		return err
@@ -106,9 +106,9 @@ var (
 	sends = func(c comm.Communicator) error { // the last rank to the first
 		switch c.Rank() {
 		case 0:
-			return c.Recv(context.Background(), vector(999, 0), c.Size()-1)
+			return c.Recv(context.Background(), filled(999, 0), c.Size()-1)
 		case c.Size() - 1:
-			return c.Send(context.Background(), vector(999, 1), 0)
+			return c.Send(context.Background(), filled(999, 1), 0)
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func TestChunksWaitForTheLast(t *testing.T) {
 
 // sums reduces a vector in which every element is another one.
 func sums(c comm.Communicator, n int) error {
-	x, v := vector(n, 0), make([]float32, n)
+	x, v := filled(n, 0), make([]float32, n)
 	for i := range v {
 		v[i] = float32(i%65521) * float32(c.Rank()+1)
 	}
