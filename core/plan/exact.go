@@ -11,7 +11,9 @@ func (p Plan) Exact(c model.Config) bool { return p.SameBits(Plan{}, c) }
 // SameBits reports whether two plans that are valid for c promise the same bits
 // in every step. Plans that do not may have them all the same. Where MPI sums, two runs
 // of one plan do not promise it.
-func (p Plan) SameBits(q Plan, c model.Config) bool { return p.sums(c) == q.sums(c) && p.sums(c).Comm != names.MPI }
+func (p Plan) SameBits(q Plan, c model.Config) bool {
+	return p.sums(c) == q.sums(c) && p.sums(c).Comm != names.MPI
+}
 
 // Unsplit is the plan's control, which has the whole model on every rank: the
 // single worker where the plan gives its bits, else data parallelism of as many
