@@ -72,6 +72,11 @@ func (n *network) secure() (*tls.Config, error) {
 	case n.cert == "" || n.key == "" || n.authority == "":
 		return nil, errors.New("tls-cert, tls-key, tls-ca: must be given together, or none of them")
 	}
+	for _, f := range [][2]string{{"tls-key", n.key}, {"tls-cert", n.cert}, {"tls-ca", n.authority}} {
+		if err := regular(f[1]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", f[0], f[1], err)
+		}
+	}
 	info, err := os.Stat(n.key)
 	if err == nil {
 		err = private(info)
@@ -86,6 +91,16 @@ func (n *network) secure() (*tls.Config, error) {
 	return c, nil
 }
 
+// regular refuses what is no file before it is opened: a pipe that nobody writes into
+// would keep this process for ever.
+func regular(file string) error {
+	info, err := os.Stat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		return errors.New("is no file, and must be one")
+	}
+	return err
+}
+
 // maxToken bounds a token.
 const maxToken = 4 << 10
 
@@ -97,6 +112,9 @@ func secret(file string) ([]byte, error) {
 		return bytes.TrimSpace([]byte(held)), nil
 	case ok:
 		return nil, fmt.Errorf("token-file %s: %s is set too; one of them must go", file, tokenVariable)
+	}
+	if err := regular(file); err != nil {
+		return nil, fmt.Errorf("token-file %s: %w", file, err)
 	}
 	f, err := os.Open(file)
 	if err != nil {

@@ -35,10 +35,14 @@ func Supervise(work func() int) int {
 		fmt.Fprintf(os.Stderr, "%s: could not run: %s=%s: is not the process that started this one\n", filepath.Base(os.Args[0]), supervisorVariable, parent)
 		return CannotRun
 	case isAgent(): // its driver says how it ended
-		procs.EndWithParent(func() {
+		err := procs.EndWithParent(func() {
 			procs.Bereft()
 			endNow()
 		})
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: could not run: %v\n", filepath.Base(os.Args[0]), err)
+			return CannotRun
+		}
 		return work()
 	}
 	read, write, err := os.Pipe()
@@ -74,7 +78,7 @@ func Supervise(work func() int) int {
 // supervised does the work of a supervisor, and ends when that is gone.
 func supervised(work func() int) int {
 	_ = os.Unsetenv(supervisorVariable)
-	procs.EndWithParent(endNow)
+	_ = procs.EndWithParent(endNow) // a supervisor gives the pipe
 	if code := work(); code != Usage {
 		return code
 	}

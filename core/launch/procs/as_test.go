@@ -43,10 +43,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	case seat != nil && os.Args[1] == faulty:
-		EndWithParent(func() { os.Exit(9) })
+		_ = EndWithParent(func() { os.Exit(9) })
 		os.Exit(serveFaulty(seat))
 	case seat != nil:
-		EndWithParent(func() {
+		_ = EndWithParent(func() {
 			Bereft()
 			os.Exit(9)
 		})

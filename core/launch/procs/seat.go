@@ -85,11 +85,15 @@ func Bereft() {
 const parentFile = 3
 
 // EndWithParent calls end when whoever started this process, with a pipe behind the
-// standard files, has ended.
-func EndWithParent(end func()) {
+// standard files, has ended. Without that pipe nobody has: it is an error.
+func EndWithParent(end func()) error {
 	parent := os.NewFile(parentFile, "parent")
+	if info, err := parent.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return fmt.Errorf("%s is set, and no driver has started this process: unset it", seatVariable)
+	}
 	go func() {
 		_, _ = io.Copy(io.Discard, parent) // nothing is ever written to it
 		end()
 	}()
+	return nil
 }
