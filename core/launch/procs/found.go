@@ -3,6 +3,7 @@ package procs
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,8 +110,10 @@ func (q *Query) launched() (*launcher, *said, error) {
 	if len(all) == 0 {
 		return nil, nil, fmt.Errorf("expect-agents=%d: no launcher has started this process: looked for %s, and --agent is not given", q.Expected, strings.Join(known, ", "))
 	}
-	first := all[0]
-	for _, s := range all[1:] {
+	// One that started a single process may have another inside, whichever is asked first.
+	one := max(0, slices.IndexFunc(all, func(s *said) bool { return s.found.Agents > 1 }))
+	first := all[one]
+	for _, s := range all[one+1:] {
 		f := s.found
 		if f.Agents > 1 && f.Agents != first.groups && (f.Agent != first.found.Agent || f.Agents != first.found.Agents) {
 			return nil, nil, fmt.Errorf("%v, and %v: must be the same", first.found, f)
@@ -119,7 +122,7 @@ func (q *Query) launched() (*launcher, *said, error) {
 	if f := first.found; f.Agents != q.Expected {
 		return nil, nil, fmt.Errorf("expect-agents=%d: %s has started %d", q.Expected, f.Source, f.Agents)
 	}
-	return &by[0], first, nil
+	return &by[one], first, nil
 }
 
 // environment looks up variables.
