@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -80,7 +81,11 @@ func TestCancelEndsAllRanks(t *testing.T) {
 }
 
 func TestSignalsLeaveAPartialReport(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	sigs := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it, for the command too
+		sigs = append(sigs, syscall.SIGHUP)
+	}
+	for _, sig := range sigs {
 		dir := filepath.Join(t.TempDir(), "out")
 		cmd := exec.Command(os.Args[0], endless(dir)...)
 		cmd.Env = append(os.Environ(), "VERIFY_TEST_AS_COMMAND=1")

@@ -124,14 +124,19 @@ func Tell(stderr io.Writer, name string, err error) {
 // to a supervisor too, which hands it on.
 const oneSignal = 300 * time.Millisecond
 
-// Context ends on SIGINT and SIGTERM. A second signal ends the process the
+// Context ends on SIGINT, SIGTERM and, unless it is ignored as nohup does, SIGHUP: what
+// has begun is put away where a terminal closes, too. A second signal ends the process the
 // ordinary way. An agent leaves what is sent to all processes to its driver.
 func Context() (context.Context, context.CancelFunc) {
 	if isAgent() {
 		signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGTERM)
 		return context.WithCancel(context.Background())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
 	return ctx, stop
 }
