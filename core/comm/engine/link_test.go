@@ -326,6 +326,45 @@ func TestEndsAreHeardAtOnce(t *testing.T) {
 	}
 }
 
+// A rank that does not come is waited for as long as the deadline says, and is named.
+func TestDeadline(t *testing.T) {
+	const deadline = 700 * time.Millisecond
+	for name, do := range map[string]func(c comm.Communicator) error{
+		"barrier":    func(c comm.Communicator) error { return c.Barrier(context.Background()) },
+		"all-reduce": reduces,
+		"recv":       func(c comm.Communicator) error { return c.Recv(context.Background(), vector(5, 0), 2) },
+		"send":       func(c comm.Communicator) error { return c.Send(context.Background(), vector(5, 0), 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ends := through(t, 3, 0, comm.Options{Deadline: deadline}, func(l Link) Link { return l })
+			var wait sync.WaitGroup
+			wait.Add(2)
+			errs := each(ends, func(c comm.Communicator) error {
+				if err := c.Barrier(context.Background()); err != nil {
+					return err
+				}
+				if c.Rank() == 2 {
+					wait.Wait()
+					return nil
+				}
+				defer wait.Done()
+				begun := time.Now()
+				err := do(c)
+				if took := time.Since(begun); took < deadline/2 || took > 10*time.Second { // the other rank's may be over first
+					t.Errorf("rank %d has waited %v", c.Rank(), took)
+				}
+				return err
+			})
+			for r, err := range errs[:2] {
+				if !errors.Is(err, comm.ErrDeadline) || !strings.Contains(err.Error(), "rank 2 did not come to "+name) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
 // heard is how long two ranks that wait go on after a third does something. It keeps
 // its links until they have ended.
 func heard(t *testing.T, do func(c comm.Communicator) error) (took time.Duration) {
