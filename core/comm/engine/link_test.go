@@ -326,6 +326,37 @@ func TestEndsAreHeardAtOnce(t *testing.T) {
 	}
 }
 
+// closes is a link that counts how often it is closed.
+type closes struct {
+	Link
+	n int
+}
+
+func (c *closes) Close() error {
+	c.n++
+	return nil
+}
+
+// A link that an operation uses is closed when that ends, not before, and once.
+func TestLinksInUse(t *testing.T) {
+	c := &closes{}
+	l := newLink(c, 1, commtest.Memory{})
+	if !l.hold() || !l.hold() {
+		t.Fatal("an open link is not to be had")
+	}
+	l.drop()
+	l.close()
+	l.close()
+	if c.n != 0 || l.hold() {
+		t.Errorf("closed %d times in use, or to be had after that", c.n)
+	}
+	l.drop()
+	l.close()
+	if c.n != 1 {
+		t.Errorf("closed %d times, want once", c.n)
+	}
+}
+
 // A rank that does not come is waited for as long as the deadline says, and is named.
 func TestDeadline(t *testing.T) {
 	const deadline = 700 * time.Millisecond
