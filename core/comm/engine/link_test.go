@@ -357,6 +357,37 @@ func TestLinksInUse(t *testing.T) {
 	}
 }
 
+// A link that ends, of a rank that lives, ends the world, and is named.
+func TestLinksThatEnd(t *testing.T) {
+	ends := through(t, 3, 0, comm.Options{Deadline: time.Minute}, func(l Link) Link { return l })
+	var wait sync.WaitGroup
+	wait.Add(2)
+	errs := each(ends, func(c comm.Communicator) error {
+		for range 3 {
+			if err := c.Barrier(context.Background()); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 2 {
+			for _, l := range c.(*end).links {
+				if l != nil {
+					l.close()
+				}
+			}
+			wait.Wait()
+			return nil
+		}
+		defer wait.Done()
+		return c.Barrier(context.Background())
+	})
+	for r, err := range errs[:2] {
+		var e *comm.Error
+		if !errors.As(err, &e) || e.Peer != 2 || !errors.Is(err, comm.ErrLost) || !strings.Contains(err.Error(), "link to rank 2") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
 // A rank that does not come is waited for as long as the deadline says, and is named.
 func TestDeadline(t *testing.T) {
 	const deadline = 700 * time.Millisecond
