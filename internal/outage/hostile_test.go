@@ -47,7 +47,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			n := *visits * b.share / 10
-			for steps := 100 + n/10; ; steps *= 2 {
+			for steps := 100 + n/20; ; steps *= 2 {
 				if b.hold(t, n, steps) {
 					return
 				}

@@ -315,7 +315,7 @@ func TestRoomForStrangers(t *testing.T) {
 	ch.Conn.Close()
 }
 
-// Strangers leave nothing behind: no goroutine, no connection.
+// Strangers leave nothing behind: no goroutine, no connection, and the room that they had.
 func TestStrangersLeaveNothing(t *testing.T) {
 	here, there := pair()
 	at, taken, refused := served(t, here)
@@ -328,6 +328,8 @@ func TestStrangersLeaveNothing(t *testing.T) {
 		func(c net.Conn) error { _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); return err },
 		func(c net.Conn) error { _, err := other.Greet(c, h); return errors.Join(err, errors.New("")) },
 	}
+	slow := from(t, "127.0.0.1", at) // is there before them, and after
+	time.Sleep(50 * time.Millisecond)
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -356,6 +358,11 @@ func TestStrangersLeaveNothing(t *testing.T) {
 			t.Fatal("not all of them are refused")
 		}
 	}
+	defer func() {
+		if _, err := there.Greet(slow, h); err != nil {
+			t.Errorf("who was there before: %v", err)
+		}
+	}()
 	for begun := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 5*time.Second {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
