@@ -86,6 +86,9 @@ func TestNewLocalRefuses(t *testing.T) {
 		"unknown algorithm": func() ([]comm.Communicator, error) {
 			return comm.NewLocal(1, host, comm.Options{Algorithm: "mesh"})
 		},
+		"an algorithm of MPI": func() ([]comm.Communicator, error) {
+			return comm.NewLocal(1, host, comm.Options{Algorithm: names.MPI})
+		},
 		"negative deadline": func() ([]comm.Communicator, error) { return comm.NewLocal(1, host, comm.Options{Deadline: -1}) },
 		"no backend": func() ([]comm.Communicator, error) {
 			return comm.NewLocal(1, func(int) kernels.Backend { return nil }, comm.Options{})

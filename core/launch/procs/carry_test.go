@@ -83,8 +83,13 @@ func TestCarrierThatDoesNotOpen(t *testing.T) {
 	p, a, told, j := carrier(t)
 	a.carry()
 	p.opens <- errors.New("no pigeons today")
-	if n := <-told; n.Kind != noteUnfit || n.Text != "no pigeons today" {
-		t.Errorf("told %+v", n)
+	select {
+	case n := <-told:
+		if n.Kind != noteUnfit || n.Text != "no pigeons today" {
+			t.Errorf("told %+v", n)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing is told")
 	}
 	if _, err := j.ways(); err == nil || err.Error() != "no pigeons today" {
 		t.Error(err)
