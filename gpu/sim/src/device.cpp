@@ -94,7 +94,8 @@ void Device::mark(u64 offset, u64 size, u64 s) {
 	if (size % 4) w[size / 4] = s | stamp::Tail;
 }
 
-// reuse finds room among what was freed, where neighbours are one.
+// reuse finds room among what was freed, where neighbours are one. It goes round the arena,
+// so that what was freed last is used again last.
 u64 Device::reuse(u64 need) {
 	std::map<u64, u64> merged;
 	for (auto &f : freedAt) {
@@ -102,12 +103,18 @@ u64 Device::reuse(u64 need) {
 		if (!merged.empty() && merged.rbegin()->first + merged.rbegin()->second == f.first) merged.rbegin()->second += r;
 		else merged[f.first] = r;
 	}
-	for (auto &m : merged) {
-		if (m.second < need) continue;
-		freedAt.erase(freedAt.lower_bound(m.first), freedAt.lower_bound(m.first + m.second));
-		if (m.second > need) freedAt[m.first + need] = m.second - need - Gap;
-		return m.first;
-	}
+	auto use = [&](u64 first, u64 size, u64 at) {
+		freedAt.erase(freedAt.lower_bound(first), freedAt.lower_bound(first + size));
+		if (at > first) freedAt[first] = at - first - Gap;
+		if (first + size > at + need) freedAt[at + need] = first + size - at - need - Gap;
+		turn = at + need;
+		return at;
+	};
+	for (bool again : {false, true})
+		for (auto &m : merged) {
+			u64 at = again ? m.first : std::max(m.first, turn);
+			if (at < m.first + m.second && m.first + m.second - at >= need) return use(m.first, m.second, at);
+		}
 	return 0;
 }
 

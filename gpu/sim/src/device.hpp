@@ -62,7 +62,7 @@ class Device {
 	std::mutex table; // of what is allocated
 	std::map<u64, Allocation> live; // by offset, like what was freed and is not yet used again
 	std::map<u64, u64> freedAt;
-	u64 taken = 0, top = 0;
+	u64 taken = 0, top = 0, turn = 0;
 	std::deque<Done> done; // in the order in which they ran
 	u64 serial = stamp::FirstSerial, latest = 0;
 	void mark(u64 offset, u64 size, u64 s);
