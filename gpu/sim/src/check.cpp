@@ -126,8 +126,9 @@ void judgeWords(Warp &w, const Ins &i, int lane, u64 offset, u32 size, Access a,
 				for (auto &v : run.code->shared)
 					if (v.at <= at && at < v.at + v.size) end = v.at + v.size;
 				if (!end) end = run.code->sharedDynamic + run.launch->dynamicShared;
-			} else if (auto *o = run.launch->device->owner(run.arena.base + at, 1)) {
-				end = o->first + o->second.size;
+			} else {
+				Found f = run.launch->device->before(run.arena.base + at);
+				end = f.address + f.size - run.arena.base;
 			}
 			valid = end - at < 4 ? (1u << (end - at)) - 1 : 15;
 		}
@@ -161,11 +162,10 @@ void wild(Warp &w, const Ins &i, int lane, u64 address, u32 size, bool write) {
 	int of = deviceOf(address);
 	if (of >= 0 && of != own.index) fault(w, i, lane, Fault::OtherDevice, "%s %u bytes at 0x%llx, memory of device %d", does, size, a, of);
 	if (of < 0) fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes at 0x%llx, which is no memory of a device", does, size, a);
-	if (u64 n = own.freed(own.offset(address))) fault(w, i, lane, Fault::UseAfterFree, "%s %u bytes at 0x%llx, in %llu bytes that were freed", does, size, a, (unsigned long long)n);
-	auto after = own.live.upper_bound(own.offset(address));
-	if (after == own.live.begin()) fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes of global memory at 0x%llx, before all that is allocated", does, size, a);
-	--after;
-	fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes of global memory at 0x%llx, %llu bytes from the begin of %llu allocated bytes", does, size, a, (unsigned long long)(own.offset(address) - after->first), (unsigned long long)after->second.size);
+	if (u64 n = own.freed(address)) fault(w, i, lane, Fault::UseAfterFree, "%s %u bytes at 0x%llx, in %llu bytes that were freed", does, size, a, (unsigned long long)n);
+	Found f = own.before(address);
+	if (!f.size) fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes of global memory at 0x%llx, before all that is allocated", does, size, a);
+	fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes of global memory at 0x%llx, %llu bytes from the begin of %llu allocated bytes", does, size, a, (unsigned long long)(address - f.address), (unsigned long long)f.size);
 }
 
 void diverged(Warp &w) {

@@ -49,11 +49,7 @@ void endContext(Guard &g, CUctx_st *c) {
 	for (auto *m : std::set<CUmodule>(c->modules)) freeModule(m);
 	h.erase(c);
 	Device &d = device(c->device);
-	std::lock_guard<std::mutex> busy(d.busy);
-	std::vector<u64> mine;
-	for (auto &a : d.live)
-		if (a.second.owner == c) mine.push_back(d.arena.base + a.first);
-	for (u64 a : mine) d.release(a);
+	for (auto &f : d.of(c)) d.release(f.address);
 }
 
 extern "C" {

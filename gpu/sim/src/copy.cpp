@@ -18,9 +18,7 @@ u8 *host(const Side &s) { return s.device < 0 ? reinterpret_cast<u8 *>(s.at) : d
 
 bool fits(const Side &s, u64 n) {
 	if (s.device < 0) return s.at != 0 || !n;
-	Device &d = device(s.device);
-	std::lock_guard<std::mutex> busy(d.busy);
-	return d.owner(s.at, n) != nullptr;
+	return device(s.device).with(s.at, n).size > 0;
 }
 
 // Pass judges and stamps what a copy or fill reads or writes of a device's memory.

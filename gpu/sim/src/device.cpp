@@ -94,7 +94,8 @@ void Device::mark(u64 offset, u64 size, u64 s) {
 	if (size % 4) w[size / 4] = s | stamp::Tail;
 }
 
-// reuse finds room among what was freed, where neighbours are one.
+// reuse finds room among what was freed, where neighbours are one. It goes round the arena,
+// so that what was freed last is used again last.
 u64 Device::reuse(u64 need) {
 	std::map<u64, u64> merged;
 	for (auto &f : freedAt) {
@@ -102,22 +103,29 @@ u64 Device::reuse(u64 need) {
 		if (!merged.empty() && merged.rbegin()->first + merged.rbegin()->second == f.first) merged.rbegin()->second += r;
 		else merged[f.first] = r;
 	}
-	for (auto &m : merged) {
-		if (m.second < need) continue;
-		freedAt.erase(freedAt.lower_bound(m.first), freedAt.lower_bound(m.first + m.second));
-		if (m.second > need) freedAt[m.first + need] = m.second - need - Gap;
-		return m.first;
-	}
+	auto use = [&](u64 first, u64 size, u64 at) {
+		freedAt.erase(freedAt.lower_bound(first), freedAt.lower_bound(first + size));
+		if (at > first) freedAt[first] = at - first - Gap;
+		if (first + size > at + need) freedAt[at + need] = first + size - at - need - Gap;
+		turn = at + need;
+		return at;
+	};
+	for (bool again : {false, true})
+		for (auto &m : merged) {
+			u64 at = again ? m.first : std::max(m.first, turn);
+			if (at < m.first + m.second && m.first + m.second - at >= need) return use(m.first, m.second, at);
+		}
 	return 0;
 }
 
 u64 Device::allocate(u64 size, const void *by, bool ofModule) {
+	std::lock_guard<std::mutex> g(table);
 	u64 need = room(size), at = top;
-	if (need < size || used + need > settings().memory) return 0;
+	if (need < size || taken + need > settings().memory) return 0;
 	if (top + need > arena.size) at = reuse(need);
 	else top += need;
 	if (!at) return 0;
-	used += need;
+	taken += need;
 	live[at] = {size, by, ofModule};
 	if (settings().checks) mark(at, size, stamp::Allocated);
 	// What a program reads without having written it is no number.
@@ -126,29 +134,58 @@ u64 Device::allocate(u64 size, const void *by, bool ofModule) {
 }
 
 bool Device::release(u64 address) {
+	std::lock_guard<std::mutex> g(table);
 	auto it = live.find(offset(address));
 	if (it == live.end()) return false;
 	if (settings().checks) mark(it->first, it->second.size, 0);
 	clear(arena.host + it->first, it->second.size);
-	used -= room(it->second.size);
+	taken -= room(it->second.size);
 	freedAt[it->first] = it->second.size;
 	live.erase(it);
 	return true;
 }
 
-const std::pair<const u64, Allocation> *Device::owner(u64 address, u64 size) const {
+Found Device::before(u64 address) {
+	std::lock_guard<std::mutex> g(table);
+	Found f;
 	auto it = live.upper_bound(offset(address));
-	if (it == live.begin()) return nullptr;
+	if (it == live.begin()) return f;
 	--it;
-	u64 at = offset(address) - it->first;
-	return at <= it->second.size && size <= it->second.size - at ? &*it : nullptr;
+	static_cast<Allocation &>(f) = it->second;
+	f.address = arena.base + it->first;
+	return f;
 }
 
-u64 Device::freed(u64 offset) const {
-	auto it = freedAt.upper_bound(offset);
+Found Device::with(u64 address, u64 size) {
+	Found f = before(address);
+	u64 at = address - f.address;
+	return f.size && at <= f.size && size <= f.size - at ? f : Found{};
+}
+
+std::vector<Found> Device::of(const void *owner) {
+	std::lock_guard<std::mutex> g(table);
+	std::vector<Found> out;
+	for (auto &a : live)
+		if (a.second.owner == owner) {
+			Found f;
+			static_cast<Allocation &>(f) = a.second;
+			f.address = arena.base + a.first;
+			out.push_back(f);
+		}
+	return out;
+}
+
+u64 Device::freed(u64 address) {
+	std::lock_guard<std::mutex> g(table);
+	auto it = freedAt.upper_bound(offset(address));
 	if (it == freedAt.begin()) return 0;
 	--it;
-	return offset < it->first + it->second ? it->second : 0;
+	return offset(address) < it->first + it->second ? it->second : 0;
+}
+
+u64 Device::used() {
+	std::lock_guard<std::mutex> g(table);
+	return taken;
 }
 
 u64 Device::take(u64 count, u64 queued, const std::string &what, u64 &hazard) {
@@ -166,14 +203,14 @@ u64 Device::take(u64 count, u64 queued, const std::string &what, u64 &hazard) {
 }
 
 const Done *Device::doneWith(u64 s) const {
-	for (auto &d : done)
-		if (d.first <= s && s < d.end) return &d;
-	return nullptr;
+	auto it = std::upper_bound(done.begin(), done.end(), s, [](u64 v, const Done &d) { return v < d.first; });
+	return it == done.begin() || s >= (--it)->end ? nullptr : &*it;
 }
 
 // forget begins the serials again: all that is known of a word is whether it is
 // initialised.
 void Device::forget() {
+	std::lock_guard<std::mutex> g(table);
 	for (auto &a : live) {
 		u64 *w = arena.write + a.first / 4, *r = arena.read + a.first / 4;
 		for (u64 k = 0; k < (a.second.size + 3) / 4; k++) {

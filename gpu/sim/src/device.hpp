@@ -18,9 +18,14 @@ struct Settings {
 Settings &settings();
 
 struct Allocation {
-	u64 size;
-	const void *owner; // the context
-	bool ofModule;
+	u64 size = 0;
+	const void *owner = nullptr; // the context
+	bool ofModule = false;
+};
+
+// Found is an allocation and where it begins: size 0 is none.
+struct Found : Allocation {
+	u64 address = 0;
 };
 
 // Done is an operation that has run on the device: a launch, a copy, a fill. Operations
@@ -36,18 +41,17 @@ class Device {
 	explicit Device(int index);
 	const int index;
 	Arena arena;
-	std::mutex busy;   // one operation runs at a time
-	std::deque<Done> done;
-	u64 used = 0;
-	std::map<u64, Allocation> live; // by offset
+	std::mutex busy; // one operation runs at a time; allocations go on meanwhile
 
 	u64 allocate(u64 size, const void *owner, bool ofModule); // an address, 0 where there is no room
 	bool release(u64 address);
-	const std::pair<const u64, Allocation> *owner(u64 address, u64 size) const;
+	Found with(u64 address, u64 size); // the allocation that has all of a range
+	Found before(u64 address);         // the last one that begins at or before an address
+	std::vector<Found> of(const void *owner);
+	u64 freed(u64 address); // how large an allocation was that had the address, 0 if none had
+	u64 used();
 	u64 offset(u64 address) const { return address - arena.base; }
 	bool has(u64 address) const { return offset(address) < arena.size; }
-	// freed says how large an allocation was that had the offset, 0 if none had.
-	u64 freed(u64 offset) const;
 
 	// take gives serials to an operation that was queued as number queued; hazard is from
 	// which serial on stamps may be of operations that were queued later.
@@ -55,8 +59,12 @@ class Device {
 	const Done *doneWith(u64 serial) const;
 
   private:
-	u64 top = 0, serial = stamp::FirstSerial, latest = 0;
-	std::map<u64, u64> freedAt; // offset to size, not yet used again
+	std::mutex table; // of what is allocated
+	std::map<u64, Allocation> live; // by offset, like what was freed and is not yet used again
+	std::map<u64, u64> freedAt;
+	u64 taken = 0, top = 0, turn = 0;
+	std::deque<Done> done; // in the order in which they ran
+	u64 serial = stamp::FirstSerial, latest = 0;
 	void mark(u64 offset, u64 size, u64 s);
 	u64 reuse(u64 need);
 	void forget();

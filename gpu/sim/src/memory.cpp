@@ -23,15 +23,11 @@ Pinned *pinned(const void *p, u64 size) {
 // leaks says what a context still has when it ends.
 void leaks(CUctx_st *c) {
 	std::string head = std::string(className(Fault::Leak)) + " device=" + std::to_string(c->device) + ": ";
-	Device &d = device(c->device);
 	u64 count = 0, bytes = 0, first = 0;
-	{
-		std::lock_guard<std::mutex> busy(d.busy);
-		for (auto &a : d.live) {
-			if (a.second.owner != c || a.second.ofModule) continue;
-			if (!count++) first = d.arena.base + a.first;
-			bytes += a.second.size;
-		}
+	for (auto &f : device(c->device).of(c)) {
+		if (f.ofModule) continue;
+		if (!count++) first = f.address;
+		bytes += f.size;
 	}
 	char text[96];
 	snprintf(text, sizeof text, "%llu allocations of %llu bytes, the first at 0x%llx", (unsigned long long)count, (unsigned long long)bytes, (unsigned long long)first);
@@ -56,10 +52,8 @@ extern "C" {
 CUresult cuMemGetInfo(size_t *free, size_t *total) {
 	Call c;
 	if (c.error) return c.error;
-	Device &d = device(c.context->device);
-	std::lock_guard<std::mutex> busy(d.busy);
 	*total = settings().memory;
-	*free = settings().memory - d.used;
+	*free = settings().memory - device(c.context->device).used();
 	return CUDA_SUCCESS;
 }
 
@@ -71,9 +65,7 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
 		ctx = c.context;
 	}
 	if (!p || !n) return CUDA_ERROR_INVALID_VALUE;
-	Device &d = device(ctx->device);
-	std::lock_guard<std::mutex> busy(d.busy);
-	*p = d.allocate(n, ctx, false);
+	*p = device(ctx->device).allocate(n, ctx, false);
 	return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -85,11 +77,9 @@ CUresult cuMemFree(CUdeviceptr p) {
 	int index = deviceOf(p);
 	if (index < 0) return CUDA_ERROR_INVALID_VALUE;
 	awaitContext(c.guard, c.context);
-	Device &d = device(index);
-	std::lock_guard<std::mutex> busy(d.busy);
-	auto *o = d.owner(p, 0);
-	if (!o || d.arena.base + o->first != p || o->second.ofModule) return CUDA_ERROR_INVALID_VALUE;
-	d.release(p);
+	Found f = device(index).with(p, 0);
+	if (f.address != p || f.ofModule) return CUDA_ERROR_INVALID_VALUE;
+	device(index).release(p);
 	return CUresult(c.context->error);
 }
 
@@ -98,12 +88,10 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr p) {
 	if (c.error) return c.error;
 	int index = deviceOf(p);
 	if (index < 0) return CUDA_ERROR_NOT_FOUND;
-	Device &d = device(index);
-	std::lock_guard<std::mutex> busy(d.busy);
-	auto *o = d.owner(p, 1);
-	if (!o) return CUDA_ERROR_NOT_FOUND;
-	if (base) *base = d.arena.base + o->first;
-	if (size) *size = o->second.size;
+	Found f = device(index).with(p, 1);
+	if (!f.size) return CUDA_ERROR_NOT_FOUND;
+	if (base) *base = f.address;
+	if (size) *size = f.size;
 	return CUDA_SUCCESS;
 }
 

@@ -17,7 +17,6 @@ void checkTarget(const ptx::Module &m) {
 
 void release(CUmod_st &m) {
 	Device &d = device(m.context->device);
-	std::lock_guard<std::mutex> busy(d.busy);
 	for (auto &g : m.globals) d.release(g.second.first);
 }
 
@@ -28,7 +27,6 @@ struct NoRoom {};
 void place(CUmod_st &m, const ptx::Variable &v, std::map<const ptx::Variable *, u64> &address) {
 	if (v.space != ptx::Space::Global && v.space != ptx::Space::Const) return;
 	Device &d = device(m.context->device);
-	std::lock_guard<std::mutex> busy(d.busy);
 	u64 a = d.allocate(std::max(v.size, u64(1)), m.context, true);
 	if (!a) throw NoRoom{};
 	address[&v] = a;

@@ -2,7 +2,6 @@
 #include "decode.hpp"
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
 using ptx::Operand;
 using ptx::Space;
@@ -53,20 +52,24 @@ const Rule rules[] = {
 	{"activemask", Op::Activemask, "d", "b32", ""},
 };
 
+// contains looks for a word in a list with spaces.
 bool contains(const char *list, const std::string &word) {
-	std::stringstream in(list);
-	for (std::string w; in >> w;)
-		if (w == word) return true;
+	if (word.empty()) return false;
+	for (const char *p = list; (p = strstr(p, word.c_str())); p++)
+		if ((p == list || p[-1] == ' ') && (p[word.size()] == ' ' || !p[word.size()])) return true;
 	return false;
 }
 
 // matches says how many parts of an opcode a rule's name takes, 0 if it is another.
 size_t matches(const Rule &r, const std::vector<std::string> &op) {
-	std::stringstream in(r.name);
+	const char *p = r.name;
 	size_t n = 0;
-	for (std::string w; getline(in, w, '.'); n++)
-		if (n >= op.size() || op[n] != w) return 0;
-	return contains(r.types, op.back()) ? n : 0;
+	for (;; n++) {
+		if (n >= op.size() || op[n].compare(0, std::string::npos, p, strcspn(p, "."))) return 0;
+		p += strcspn(p, ".");
+		if (!*p++) break;
+	}
+	return contains(r.types, op.back()) ? n + 1 : 0;
 }
 
 // twice is the type of double width.
