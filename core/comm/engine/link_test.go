@@ -378,7 +378,7 @@ func TestLinksThatEnd(t *testing.T) {
 			return nil
 		}
 		defer wait.Done()
-		return c.Recv(context.Background(), vector(5, 0), 2) // who writes nothing hears of it too
+		return c.Recv(context.Background(), filled(5, 0), 2) // who writes nothing hears of it too
 	})
 	for r, err := range errs[:2] {
 		var e *comm.Error
@@ -394,8 +394,8 @@ func TestDeadline(t *testing.T) {
 	for name, do := range map[string]func(c comm.Communicator) error{
 		"barrier":    func(c comm.Communicator) error { return c.Barrier(context.Background()) },
 		"all-reduce": reduces,
-		"recv":       func(c comm.Communicator) error { return c.Recv(context.Background(), vector(5, 0), 2) },
-		"send":       func(c comm.Communicator) error { return c.Send(context.Background(), vector(5, 0), 2) },
+		"recv":       func(c comm.Communicator) error { return c.Recv(context.Background(), filled(5, 0), 2) },
+		"send":       func(c comm.Communicator) error { return c.Send(context.Background(), filled(5, 0), 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
