@@ -91,6 +91,45 @@ func TestFaultsOfTheText(t *testing.T) {
 	}
 }
 
+// TestEdges: the last bytes of allocations whose sizes are no multiples of words, and what
+// a copy on the device takes along.
+func TestEdges(t *testing.T) {
+	kernel := func(body string) string {
+		return header + ".visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .b64 %d<4>;\nld.param.u64 %d1, [a]; mov.u32 %r1, 1; mov.u16 %h1, 1;\n" + body + "\nret;\n}\n"
+	}
+	for body, says := range map[string]string{
+		"st.global.u8 [%d1+5], %h1; ld.global.u8 %h2, [%d1+5]; ld.global.u16 %h2, [%d1+4];": "",
+		"st.global.u8 [%d1+6], %h1;":                           "writes global memory",
+		"ld.global.u8 %h2, [%d1+7];":                           "reads global memory",
+		"st.global.u32 [%d1+4], %r1;":                          "writes global memory",
+		"st.global.u16 [%d1+6], %h1;":                          "writes global memory",
+		"atom.global.add.u32 %r2, [%d1+4], 1;":                 "changes global memory",
+		".shared .align 4 .b8 s[6]; st.shared.u16 [s+4], %h1;": "",
+		".shared .align 4 .b8 s[6]; st.shared.u16 [s+6], %h1;": "writes shared memory",
+		".shared .align 4 .b8 s[6]; st.shared.u32 [s+4], %r1;": "writes shared memory",
+	} {
+		r := start(t, 0)
+		want := success
+		if says != "" {
+			want = illegalAddress
+		}
+		if e := r.run(r.function(r.module(kernel(body)), "k"), dim{1}, dim{1}, 0, r.upload([]byte("sixsix"))); e != want {
+			t.Errorf("%s: error %d: %s", body, e, findings())
+		}
+		if says != "" {
+			r.found("out-of-bounds", says+" .* beyond the end of what is allocated")
+		}
+	}
+	r := start(t, 0)
+	x, y := r.alloc(256), r.upload(make([]byte, 256))
+	r.write(x, make([]byte, 128))
+	r.must("cuMemcpyDtoD_v2", y, x, 256)
+	if e := r.run(r.function(r.module(ptx(t, "bugs")), "scale"), dim{1}, dim{64}, 0, y, r.alloc(256), 64); e != assertion {
+		t.Errorf("what was copied from where nothing was written: error %d", e)
+	}
+	r.found("uninitialised", "thread=32,0,0 .* reads global memory")
+}
+
 // TestEndless: a kernel that does not end is ended.
 func TestEndless(t *testing.T) {
 	if os.Getenv("LOCKSTEP_SIM_BUDGET") == "" {

@@ -146,19 +146,15 @@ template <Place P, int Words, int Count, bool One> inline bool readRun(const Rea
 	}
 	return true;
 }
-// readRuns does so for all runs of so many lanes. They are the same words again, or others,
-// as the tiles of products have them; where they overlap otherwise it leaves them.
+// readRuns does so for all runs of so many lanes: of the same words again, or of others, as
+// the tiles of products have them.
 template <Place P, int Words, int Run> inline bool readRuns(const Reader &k, u64 *W, u64 *R, u64 hazard, const u64 *off) {
-	bool same = true, apart = true;
-	for (int a = 0; a < Lanes; a += Run)
-		for (int b = 0; b < a; b += Run) {
-			u64 d = off[a] > off[b] ? off[a] - off[b] : off[b] - off[a];
-			same &= d == 0;
-			apart &= d >= u64(Run) * Words * 4;
-		}
+	bool same = true;
+	for (int l = Run; l < Lanes; l += Run) same &= off[l] == off[0];
 	if (same) return readRun<P, Words, Run * Words, false>(k, W + off[0] / 4, R + off[0] / 4, hazard, 0);
-	for (int l = 0; apart && l < Lanes; l += Run) apart = readRun<P, Words, Run * Words, true>(k, W + off[l] / 4, R + off[l] / 4, hazard, l);
-	return apart;
+	bool ok = true;
+	for (int l = 0; ok && l < Lanes; l += Run) ok = readRun<P, Words, Run * Words, true>(k, W + off[l] / 4, R + off[l] / 4, hazard, l);
+	return ok;
 }
 
 // judgeRead and judgeWrite let pass what is plain and leave the rest to judgeEach.
