@@ -19,6 +19,85 @@ help: ## print this list
 build: ## build bin/verify and bin/train
 	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/verify ./cmd/train
 
+# The header and the empty library stand for NVIDIA's, so that gorgonia.org/cu builds
+# without its toolkit; the paths are absolute, as the compiler works in the module cache.
+CUDA := CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations -I$(CURDIR)/gpu/internal/drv/include" \
+	CGO_LDFLAGS="-L$(CURDIR)/gpu/internal/drv/lib" $(GO)
+.PHONY: c-compiler
+c-compiler:
+	@command -v $$($(GO) env CC) > /dev/null || { echo "there is no $$($(GO) env CC): on Debian apt-get install gcc libc6-dev"; exit 1; }
+
+.PHONY: build-cuda
+build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (needs a C compiler; neither a GPU nor NVIDIA's toolkit)
+	$(CUDA) build -tags cuda -o bin/ ./cmd/verify ./cmd/train
+
+# A simulated GPU, which interprets the PTX that ships.
+SIMULATED := LOCKSTEP_CUDA=sim LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so
+.PHONY: build-sim
+build-sim: ## build bin/libcuda-sim.so, the simulated CUDA driver (needs g++)
+	@command -v g++ > /dev/null || { echo "there is no g++: on Debian apt-get install g++"; exit 1; }
+	$(MAKE) -C gpu/sim
+
+# The planted races between blocks are found for sure where one thread executes them.
+.PHONY: test-sim
+test-sim: build-sim ## every instruction of the simulated GPU against its definition, every planted bug found (needs a C compiler)
+	CGO_ENABLED=1 $(GO) vet -tags sim ./gpu/sim/...
+	LOCKSTEP_SIM_THREADS=1 CGO_ENABLED=1 $(GO) test -count=1 -timeout 15m -tags sim ./gpu/sim/...
+
+.PHONY: bench-sim
+bench-sim: build-sim ## time products of nano on the simulated GPU, with and without checks, for each instruction set
+	@for c in all none; do for i in avx512 avx2 generic; do echo "checks $$c, at most $$i"; \
+	LOCKSTEP_SIM_CHECKS=$$c LOCKSTEP_SIM_ISA=$$i CGO_ENABLED=1 $(GO) test -tags sim -run '^$$' -bench . -benchtime 20x ./gpu/sim | grep GFLOP || exit 1; done; done
+
+.PHONY: test-cuda-smoke
+test-cuda-smoke: build-cuda build-sim ## a few cases of every kernel, and a step on two simulated GPUs: the bits of the CPU (under a minute after the build)
+	$(SIMULATED) $(CUDA) test -tags cuda -short -count=1 ./kernels/cuda
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 1"
+
+# The line of the simulated GPUs is that of this processor, with its mark.
+.PHONY: same-fingerprint
+same-fingerprint:
+	want=$$(bin/train $(ARGS) --fingerprint --quiet) && got=$$($(SIMULATED) bin/train --backend cuda $(ARGS) --fingerprint --quiet) && \
+	echo "$$got" && test "$$got" = "$$want (simulated)"
+
+.PHONY: test-cuda
+test-cuda: test-cuda-smoke test-gpu ## every kernel, plan and launch of training on simulated GPUs, and the PTX is what clang makes (needs clang-19; minutes)
+	$(GO) run ./internal/ptx -check
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2"
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 2 --launch procs"
+	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2 --launch procs"
+
+# Without clang-19 the PTX that is here is used, and go test says whether it is of these
+# sources.
+.PHONY: ptx
+ptx: ## make the PTX of kernels/cuda anew (Debian: apt-get install clang-19)
+	$(GO) generate -tags ptx ./kernels/cuda
+
+# NVIDIA's compilers prove what clang made; nothing of them is kept or shipped. nvcc wants
+# a host compiler.
+PTX_TOOLS ?= out/ptx
+.PHONY: test-ptx
+test-ptx: c-compiler ## NVIDIA's assemblers take the PTX, nvcc and cuda.h agree (needs clang-19, g++, python3 with venv; fetches 500 MB)
+	$(GO) run ./internal/ptx -check
+	mkdir -p $(PTX_TOOLS)/nvcc
+	test -d $(PTX_TOOLS)/12 || { python3 -m venv $(PTX_TOOLS)/12 && $(PTX_TOOLS)/12/bin/pip install -q nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79; }
+	test -d $(PTX_TOOLS)/13 || { python3 -m venv $(PTX_TOOLS)/13 && $(PTX_TOOLS)/13/bin/pip install -q nvidia-cuda-nvcc==13.5.37 \
+		nvidia-nvvm==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6; }
+	$(GO) run ./internal/ptx -assemble $(PTX_TOOLS)/12,$(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/12
+	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/13
+	$(GO) run ./internal/ptx -nvcc $(PTX_TOOLS)/13 $(PTX_TOOLS)/nvcc
+	$(MAKE) -C gpu/sim
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda -run TestConformance -ptx $(CURDIR)/$(PTX_TOOLS)/nvcc
+
+.PHONY: test-gpu
+test-gpu: c-compiler ## vet and test what reaches GPUs, on drivers that are made for it (needs a C compiler)
+	$(CUDA) vet -tags cuda ./gpu/... ./kernels/cuda ./cmd/...
+	$(CUDA) tool staticcheck -tags cuda ./gpu/... ./kernels/cuda ./cmd/internal/...
+	$(CUDA) test -tags cuda -count=1 ./gpu/... ./cmd/internal/cli
+	$(CUDA) test -tags cuda -count=1 -race ./gpu/...
+
 .PHONY: verify
 verify: build ## check this machine: run all contracts
 	bin/verify
@@ -80,21 +159,6 @@ test-soak: build ## 16 processes that reduce 2,000 times, then all contracts in 
 	$(GO) test -count=1 -timeout 1h ./core/launch/procs -run TestSoak -v -soak-agents 16 -soak-times 1000
 	bin/train --launch procs --plan dp=8,tp=4,pp=2 --steps 3 --fingerprint
 	bin/verify --launch procs --agents 64
-
-.PHONY: build-sim
-build-sim: ## build bin/libcuda-sim.so, the simulated CUDA driver (needs g++; Debian: apt-get install g++)
-	@$(MAKE) --no-print-directory -C gpu/sim OUT=$(CURDIR)/bin/libcuda-sim.so OBJ=$(CURDIR)/out/sim
-
-# The planted races between blocks are found for sure where one thread executes them.
-.PHONY: test-sim
-test-sim: build-sim ## every instruction of the simulated GPU against its definition, every planted bug found (needs a C compiler)
-	CGO_ENABLED=1 $(GO) vet -tags sim ./gpu/sim/...
-	LOCKSTEP_SIM_THREADS=1 CGO_ENABLED=1 $(GO) test -count=1 -timeout 15m -tags sim ./gpu/sim/...
-
-.PHONY: bench-sim
-bench-sim: build-sim ## time products of nano on the simulated GPU, with and without checks, for each instruction set
-	@for c in all none; do for i in avx512 avx2 generic; do echo "checks $$c, at most $$i"; \
-	LOCKSTEP_SIM_CHECKS=$$c LOCKSTEP_SIM_ISA=$$i CGO_ENABLED=1 $(GO) test -tags sim -run '^$$' -bench . -benchtime 20x ./gpu/sim | grep GFLOP || exit 1; done; done
 
 .PHONY: check
 check: check-format check-vet check-tidy check-generate check-deps check-size check-fused check-numeric check-isa check-race ## run every check of the sources; each also runs alone

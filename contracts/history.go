@@ -1,7 +1,6 @@
 package contracts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,7 +180,9 @@ func decides(ctx context.Context, c *suite.Suite, e contract.Evidence) bool {
 // describe adds a judged run to the report's environment.
 func (j *judgement) describe(t *recorded) {
 	h := t.history.Header
-	j.env.Backend = cmp.Or(j.env.Backend, h.Backend)
+	if was := (&report.Environment{Backend: h.Backend}); j.env.Backend == "" || was.Simulated() {
+		j.env.Backend = h.Backend // one that is simulated marks the report
+	}
 	if t.config != nil {
 		addConfig(&j.env, *t.config)
 		j.env.Text, j.env.TextHash = t.config.Text, t.config.TextHash

@@ -30,16 +30,4 @@ type Tallier interface {
 //	Unwrap() Backend
 //
 // ok is false where none offers one.
-func TallierOf(b Backend) (t Tallier, ok bool) {
-	for b != nil {
-		if t, ok = b.(Tallier); ok {
-			return t, true
-		}
-		u, decorates := b.(interface{ Unwrap() Backend })
-		if !decorates {
-			break
-		}
-		b = u.Unwrap()
-	}
-	return nil, false
-}
+func TallierOf(b Backend) (t Tallier, ok bool) { return find[Tallier](b) }

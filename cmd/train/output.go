@@ -22,7 +22,7 @@ import (
 
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
-	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "log", "quiet", "deadline", "seed", "steps",
+	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "devices", "log", "quiet", "deadline", "seed", "steps",
 		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents")
 }
 
@@ -37,6 +37,9 @@ func (o *options) check(flags *pflag.FlagSet) error {
 		}
 	}
 	if !o.dryRun {
+		if err := o.devices.Check(flags, o.backend); err != nil {
+			return err
+		}
 		return o.placed.Check(flags)
 	}
 	for _, name := range notDry() {

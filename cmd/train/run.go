@@ -31,6 +31,7 @@ type options struct {
 	seed                                                    uint64
 	deadline                                                time.Duration
 	placed                                                  cli.Placement
+	devices                                                 cli.Devices
 	left                                                    []string // what is too much for the history
 	args                                                    []string // of the command
 	stdin                                                   io.Reader
@@ -86,7 +87,8 @@ func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
 	f.Float64Var(&o.clip, "clip", 0, "largest gradient norm; 0 clips nothing (default: the configuration's)")
 	f.BoolVar(&o.tied, "tied", false, "the head is the embedding (default: the configuration's)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the initial weights")
-	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
+	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it), ref (plain Go) or cuda (GPUs; make build-cuda)")
+	o.devices.Flags(f)
 	f.BoolVar(&o.fingerprint, "fingerprint", false, "end with the hash of weights, moments and loss")
 	f.StringVar(&o.history, "history", "", "record what verify --history judges, in the empty directory `DIR`")
 	f.StringVar(&o.save, "save", "", "store checkpoints below `DIR`: after the last step, and as --save-every says")
@@ -127,7 +129,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
-	open, err := cli.OpenBackend(o.backend)
+	open, err := cli.OpenBackend(o.backend, o.devices)
 	if err != nil {
 		return cli.Usage, err
 	}
@@ -254,9 +256,17 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 		return cli.CannotRun, err
 	}
 	if o.format == "json" {
-		return cli.OK, writeJSON(stdout, map[string]string{"event": "end", "fingerprint": f.String()})
+		end := map[string]any{"event": "end", "fingerprint": f.String()}
+		if cli.Simulated(h.Header.Backend) {
+			end["simulated"] = true
+		}
+		return cli.OK, writeJSON(stdout, end)
 	}
-	fmt.Fprintf(stdout, "fingerprint %s\n", f)
+	mark := ""
+	if cli.Simulated(h.Header.Backend) {
+		mark = " (simulated)"
+	}
+	fmt.Fprintf(stdout, "fingerprint %s%s\n", f, mark)
 	return cli.OK, nil
 }
 

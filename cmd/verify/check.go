@@ -66,6 +66,9 @@ func (o *options) check(flags *pflag.FlagSet) error {
 	case given("timeout") && o.timeout <= 0:
 		return cli.Usagef("timeout=%s: must be positive", o.timeout)
 	}
+	if err := o.devices.Check(flags, o.backend); err != nil {
+		return err
+	}
 	if err := o.checkPlacement(flags); err != nil {
 		return err
 	}

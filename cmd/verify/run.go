@@ -24,6 +24,7 @@ type options struct {
 	completion                                   string
 	name                                         string // of a case
 	placed                                       cli.Placement
+	devices                                      cli.Devices
 	links                                        func() []string // by which ranks in processes have reached each other; else nil
 	args                                         []string        // of the command
 	stdin                                        io.Reader
@@ -101,7 +102,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.data, "data", "", "training text `FILE`, - is stdin (default: the built-in text; golden cases keep that)")
 	f.StringArrayVar(&o.histories, "history", nil, "judge the runs recorded below `DIR` instead of running; repeatable")
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
-	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it) or ref (plain Go)")
+	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it), ref (plain Go) or cuda (GPUs; make build-cuda)")
+	o.devices.Flags(f)
+	o.devices.RequireFlag(f)
 	o.placed.Flags(f, fmt.Sprint(defaultAgents))
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")

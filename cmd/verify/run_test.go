@@ -87,7 +87,7 @@ func TestUsageErrorsNameValueAndRule(t *testing.T) {
 		{[]string{"--history", ""}, "names no directory"},
 		{[]string{"--expect-ranks", "2"}, "expect-ranks=2: only histories"},
 		{[]string{"--history", used, "--expect-ranks", "0"}, "expect-ranks=0: must be at least 1"},
-		{[]string{"--backend", "abacus"}, `backend "abacus": known are cpu, ref`},
+		{[]string{"--backend", "abacus"}, `backend "abacus": known are cpu, ref, cuda`},
 		{[]string{"--seed", "0"}, "seed=0: must be at least 1"},
 		{[]string{"--seed=-1"}, `"-1"`},
 		{[]string{"--steps", "0"}, "steps=0: must be at least 1"},
@@ -185,8 +185,8 @@ func TestFlagsAreFrozen(t *testing.T) {
 	var got []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
-	want := []string{"agent=-1", "agents=0", "backend=cpu", "case=", "completion=", "config=", "contract=[all]", "data=", "deadline=10m0s", "duration=0s", "expect-agents=0", "expect-ranks=0", "explain=", "faults=[default]", "format=[text]", "history=[]",
-		"interface=", "launch=goroutines", "level=1", "list=false", "local-rank=-1", "local_rank=-1", "out=", "plan=[]", "ports=", "rendezvous=", "seed=0", "self-test=false", "steps=0", "timeout=0s", "tls-ca=", "tls-cert=", "tls-key=", "token-file=", "transport=auto"}
+	want := []string{"agent=-1", "agents=0", "backend=cpu", "case=", "completion=", "config=", "contract=[all]", "data=", "deadline=10m0s", "devices=", "duration=0s", "expect-agents=0", "expect-ranks=0", "explain=", "faults=[default]", "format=[text]", "history=[]",
+		"interface=", "launch=goroutines", "level=1", "list=false", "local-rank=-1", "local_rank=-1", "out=", "plan=[]", "ports=", "rendezvous=", "require-device=", "seed=0", "self-test=false", "steps=0", "timeout=0s", "tls-ca=", "tls-cert=", "tls-key=", "token-file=", "transport=auto"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)
 	}

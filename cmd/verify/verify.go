@@ -114,7 +114,7 @@ func (o *options) claim() (release func(), err error) {
 
 // driver is what the flags ask of package contracts.
 func (o *options) driver(ctx context.Context) (contracts.Options, error) {
-	open, err := cli.OpenBackend(o.backend)
+	open, err := cli.OpenBackend(o.backend, o.devices)
 	if err != nil {
 		return contracts.Options{}, err
 	}
@@ -141,7 +141,7 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 		opts.Transport, opts.Environment.Transport = o.placed.Transport, o.placed.Transport+", ranks of one process"
 	}
 	if len(o.histories) == 0 {
-		opts.Environment.Backend = o.backend
+		opts.Environment.Backend = o.devices.Mark(o.backend)
 	}
 	if strings.HasSuffix(o.config, ".json") {
 		own, err := cli.Preset(o.config)

@@ -41,6 +41,9 @@ type Environment struct {
 	Repetitions int    `json:"repetitions,omitempty"` // of a soak; 0 is one
 }
 
+// Simulated reports whether any of the runs was on simulated devices.
+func (e *Environment) Simulated() bool { return kernels.Simulated(e.Backend) }
+
 // Here describes this process and machine.
 func Here() Environment {
 	e := Environment{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -332,5 +333,36 @@ func TestWrongControls(t *testing.T) {
 	r.Blame(Control{Case: "a", Plan: "dp=1", Clause: "C-M-001.1", Finding: &late})
 	if r.Cause.Clause != "C-M-001.1" || r.Cause.Clauses != 1 {
 		t.Errorf("cause %+v", r.Cause)
+	}
+}
+
+// TestSimulatedDevicesAreMarked: no line of a report on simulated devices says that
+// something is held, or on what, without the mark; those of real ones have none.
+func TestSimulatedDevicesAreMarked(t *testing.T) {
+	for _, backend := range []string{"cuda (simulated: sim:2)", "cuda-sm_80-simulated", "cuda-sm_80", "cpu"} {
+		r := sample()
+		r.Environment.Backend = backend
+		var text, json, junit bytes.Buffer
+		if err := errors.Join(Text(&text, r, TextOptions{}), JSON(&json, r), JUnit(&junit, r)); err != nil {
+			t.Fatal(err)
+		}
+		simulated := strings.Contains(backend, "simulated")
+		held := 0
+		for line := range strings.Lines(text.String()) {
+			if strings.HasPrefix(strings.TrimSpace(line), "held") {
+				held++
+				if strings.Contains(line, "(simulated)") != simulated {
+					t.Errorf("%s: %q", backend, line)
+				}
+			}
+		}
+		if held == 0 {
+			t.Errorf("%s: nothing is held:\n%s", backend, text.String())
+		}
+		for name, s := range map[string]string{"JSON": json.String(), "JUnit": junit.String()} {
+			if strings.Contains(s, "simulated") != simulated {
+				t.Errorf("%s: %s:\n%s", backend, name, s)
+			}
+		}
 	}
 }

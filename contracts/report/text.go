@@ -26,7 +26,7 @@ type TextOptions struct {
 // violations that would be longer than a page has a line for each clause that is not
 // held. The last line says what to do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
-	t := &textWriter{o: o}
+	t := &textWriter{o: o, simulated: r.Environment.Simulated()}
 	if r.Seconds > 0 {
 		t.took = brief(r.Seconds)
 	}
@@ -53,6 +53,7 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 
 type textWriter struct {
 	o          TextOptions
+	simulated  bool // devices were
 	buf        bytes.Buffer
 	took       string // by the whole report; empty where unknown
 	reproduced string // the last line that reproduces a finding
@@ -74,7 +75,11 @@ func (t *textWriter) linef(format string, args ...any) {
 
 // verdict is the verdict's word, padded to width, coloured where asked.
 func (t *textWriter) verdict(v contract.Verdict, width int) painted {
-	s := fmt.Sprintf("%-*s", width, v)
+	word := v.String()
+	if t.simulated && v == contract.Held {
+		word += " (simulated)" // of a real device this says nothing
+	}
+	s := fmt.Sprintf("%-*s", width, word)
 	if !t.o.Color {
 		return painted(s)
 	}

@@ -72,7 +72,14 @@ func breaks() []planted {
 		{"one-test-style", "core/comm/x_test.go", use("pgregory.net/rapid")},
 		{"one-test-style", "core/comm/x_test.go", use("github.com/onsi/ginkgo/v2")},
 		{"drivers-stay-in-gpu", "kernels/cpu/x.go", use("gorgonia.org/cu")},
-		{"drivers-stay-in-gpu", "core/comm/mpi.go", "//go:build mpi\n\n" + use("C")},
+		{"drivers-stay-in-gpu", "core/train/x.go", "//go:build cuda\n\n" + use("github.com/NVIDIA/go-nvml/pkg/nvml")},
+		{"cgo-has-its-places", "core/comm/mpi.go", "//go:build mpi\n\n" + use("C")},
+		{"cgo-has-its-places", "gpu/x.go", "//go:build cuda\n\n" + use("C")},
+		{"cgo-has-its-places", "gpu/internal/fakedriver/x.go", "//go:build cuda\n\n" + use("C")},
+		{"cgo-is-tagged", "gpu/internal/drv/x.go", use("C")},
+		{"cgo-is-tagged", "gpu/internal/drv/x.go", "//go:build linux && cgo\n\n" + use("C")},
+		{"cgo-is-tagged", "gpu/internal/drv/x.go", "//go:build !cuda\n\n" + use("C")},
+		{"cgo-is-tagged", "gpu/internal/drv/x.go", "//go:build cuda || linux\n\n" + use("C")},
 		{"package-docs", "core/train/y.go", "package train\n"},
 		{"package-docs", "core/train/y.go", "//go:build linux\n\npackage train\n"},
 		{"no-init", "core/train/y.go", "// Package p is.\npackage p\nfunc init() {}\n"},
@@ -118,6 +125,9 @@ func TestAllowed(t *testing.T) {
 		{"", "core/model/x.go", use(module + "/kernels")},
 		{"", "core/model/x_test.go", use(module + "/kernels/ref")},
 		{"", "core/shard/x_test.go", use(module + "/kernels")},
+		{"", "gpu/x.go", use("gorgonia.org/cu")},
+		{"", "gpu/mon/x.go", use("github.com/NVIDIA/go-nvml/pkg/nvml")},
+		{"", "gpu/internal/drv/x.go", "//go:build cuda\n\n" + use("C")},
 		{"", "property/x_test.go", use("pgregory.net/rapid")},
 		{"", "property/commprop/x_test.go", use(module + "/property/gen")},
 		{"", "contracts/fault/x.go", use(module + "/core/comm")},
@@ -132,11 +142,6 @@ func TestAllowed(t *testing.T) {
 		for _, v := range Check(Rules(), []*source.File{parse(t, p)}) {
 			t.Errorf("%s: %v:\n%s", p.name, v, p.src)
 		}
-	}
-	// Where gpu is, its row will be too: but for that the driver may be there.
-	gpu := planted{"", "gpu/cuda/x.go", use("gorgonia.org/cu")}
-	if got := Check(Rules(), []*source.File{parse(t, gpu)}); len(got) != 1 || got[0].Rule != "import-table" {
-		t.Errorf("a driver in gpu: %v", got)
 	}
 	// The comment may stand in another file of the directory, but not in a test.
 	two := func(a, b planted) int { return len(Check(Rules(), []*source.File{parse(t, a), parse(t, b)})) }

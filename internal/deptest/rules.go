@@ -30,8 +30,11 @@ func importRules() []Rule {
 			To: []string{"github.com/onsi/ginkgo/...", "github.com/onsi/gomega/...", "pgregory.net/rapid/..."}}.rule(
 			"one-test-style", "plain tests everywhere but in the property suites"),
 		imports{From: []string{"..."}, Except: []string{"gpu/..."},
-			To: []string{"gorgonia.org/cu/...", "github.com/NVIDIA/go-nvml/...", "C"}}.rule(
-			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver, and cgo needs a compiler"),
+			To: []string{"gorgonia.org/cu/...", "github.com/NVIDIA/go-nvml/..."}}.rule(
+			"drivers-stay-in-gpu", "gorgonia.org/cu ends the process on import where there is no driver"),
+		imports{From: []string{"..."}, Except: []string{"gpu/internal/drv", "gpu/sim/internal/harness", "core/comm/mpi"},
+			To: []string{"C"}}.rule(
+			"cgo-has-its-places", "cgo needs a C compiler and the headers of what it calls: one package for each of these"),
 	}
 }
 
@@ -46,6 +49,7 @@ func judges() []string {
 func syntaxRules() []Rule {
 	return []Rule{
 		packageDocs("package-docs", "each package says what it is for"),
+		each("cgo-is-tagged", "a plain build needs Go and nothing else, wherever there is a C compiler", cgoIsTagged("mpi", "cuda", "sim")),
 		each("no-init", "nothing registers itself or runs on import", noInit),
 		each("no-exit", "only package main ends the process", noExit),
 		each("portable-math", "package math differs between architectures and GOAMD64 levels but for exact functions", portableMath(map[string]string{

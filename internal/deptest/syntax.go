@@ -2,6 +2,8 @@ package deptest
 
 import (
 	"go/ast"
+	"go/build/constraint"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-ml/lockstep/internal/source"
@@ -37,6 +39,29 @@ func packageDocs(name, reason string) Rule {
 		}
 		return out
 	}}
+}
+
+// cgoIsTagged finds files that call C and are built where none of the given tags is
+// asked for.
+func cgoIsTagged(tags ...string) func(*source.File, func(ast.Node, string)) {
+	return func(f *source.File, report func(ast.Node, string)) {
+		spec, calls := f.Imports()["C"]
+		if !calls {
+			return
+		}
+		for line := range strings.Lines(string(f.Src)) {
+			if !constraint.IsGoBuild(line) {
+				continue
+			}
+			// Whatever system it is, and whatever else is asked for.
+			x, err := constraint.Parse(strings.TrimSpace(line))
+			if err == nil && !x.Eval(func(tag string) bool { return !slices.Contains(tags, tag) }) {
+				return
+			}
+			break
+		}
+		report(spec, "calls C without one of the build tags "+strings.Join(tags, ", "))
+	}
 }
 
 // noInit finds functions that run on import.

@@ -27,7 +27,12 @@ func Table() []Row {
 		{[]string{"kernels", "core/{files,names,num,schedule,shard}", "contracts/independent"}, nil},
 		{[]string{"kernels/cpu/internal/..."}, []string{"kernels/cpu/internal/gen/emit"}},
 		{[]string{"kernels/kerneltest"}, []string{"kernels", "kernels/{drill,null,ref}"}},
+		{[]string{"kernels/cuda"}, []string{"gpu", "kernels", "kernels/ref"}},
 		{[]string{"kernels/..."}, []string{"kernels", "kernels/ref", "internal/guard"}},
+
+		{[]string{"gpu/{internal,sim}/..."}, nil},
+		{[]string{"gpu"}, []string{"gpu/internal/drv"}},
+		{[]string{"gpu/mon"}, []string{"gpu"}},
 
 		{[]string{"core/data"}, []string{"core/{files,shard}"}},
 		{[]string{"core/trace"}, []string{"kernels", "core/{files,names}"}},
@@ -77,7 +82,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/step"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"kernels", "kernels/{cpu,ref}", "core/{comm,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
+		{[]string{"cmd/internal/..."}, []string{"gpu", "kernels", "kernels/{cpu,cuda,ref}", "core/{comm,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},

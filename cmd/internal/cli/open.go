@@ -26,12 +26,13 @@ const DefaultBackend = "cpu"
 const ISAVariable = "LOCKSTEP_ISA"
 
 // Backends lists the names that OpenBackend knows.
-func Backends() []string { return []string{"cpu", "ref"} }
+func Backends() []string { return []string{"cpu", "ref", CUDA} }
 
 // OpenBackend gives the maker of a rank's backend. An unknown name, or an
-// instruction set that this processor lacks, is a usage error. The ranks of a
-// process share one cpu backend and its threads.
-func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
+// instruction set that this processor lacks, is a usage error; GPUs that this machine or
+// this program lacks are a gpu.UnavailableError. The ranks of a process share one cpu
+// backend and its threads.
+func OpenBackend(name string, devices Devices) (func(rank int) (kernels.Backend, error), error) {
 	switch name {
 	case "cpu":
 		isa, err := cpu.ParseISA(os.Getenv(ISAVariable))
@@ -45,6 +46,12 @@ func OpenBackend(name string) (func(rank int) (kernels.Backend, error), error) {
 		return func(int) (kernels.Backend, error) { return b, nil }, nil
 	case "ref":
 		return func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, nil
+	case CUDA:
+		c, err := devices.chosen()
+		if err != nil {
+			return nil, err
+		}
+		return openCUDA(c)
 	}
 	return nil, Usagef("backend %q: known are %s", name, strings.Join(Backends(), ", "))
 }

@@ -14,14 +14,24 @@ import (
 )
 
 // Join is this rank's end of a world. It returns when all ranks have joined; be is
-// where the rank's tensors live and its kernels run. Close leaves the world; rank 0
+// where the rank's tensors live and its kernels run, but for reductions of a Stager's,
+// which are staged. Close leaves the world; rank 0
 // goes on to listen for the others until they have left.
 func Join(ctx context.Context, cfg Config, be kernels.Backend) (comm.Communicator, error) {
-	n, err := enter(cfg, be)
+	on := be
+	s, away := kernels.StagerOf(be)
+	if away {
+		on = s.Staging()
+	}
+	n, err := enter(cfg, on)
 	if err != nil {
 		return nil, err
 	}
-	return n.world(ctx)
+	c, err := n.world(ctx)
+	if err != nil || !away {
+		return c, err
+	}
+	return stage(c, be, on), nil
 }
 
 // JoinAll joins several ranks of a world, all or none: where one does not, the others

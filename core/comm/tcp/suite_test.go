@@ -37,6 +37,27 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// away is a backend whose elements links cannot read.
+type away struct{ commtest.Memory }
+
+func (away) Host(kernels.Tensor) ([]float32, bool) { return nil, false }
+func (away) View([]float32) (kernels.Buffer, bool) { return nil, false }
+func (away) Staging() kernels.Backend              { return commtest.Memory{} }
+
+// TestStagedSuite is the conformance suite for tensors that are carried through host
+// memory.
+func TestStagedSuite(t *testing.T) {
+	far := func(int) kernels.Backend { return away{} }
+	open := func(t testing.TB, size int) []comm.Communicator {
+		comms, err := tcp.Local(context.Background(), size, far, comm.Options{Deadline: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return comms
+	}
+	commtest.Run(t, open, far, true)
+}
+
 // TestSecureSuite is the conformance suite over connections that are TLS.
 func TestSecureSuite(t *testing.T) {
 	a := authority.New(t)

@@ -1,0 +1,5 @@
+//go:build ptx
+
+package cuda
+
+//go:generate go run ../../internal/ptx -write
