@@ -13,6 +13,8 @@ import (
 func elsewhere() map[string]string {
 	return map[string]string{
 		"check-authors": "is a package of make test",
+		"test-cuda":     "takes many minutes; test-cuda-smoke is its short form",
+		"test-ptx":      "fetches NVIDIA's tools; go test ./internal/ptx holds the PTX to its sources and rules",
 		"test-soak":     "takes many minutes; make test has a short form of each part",
 	}
 }
