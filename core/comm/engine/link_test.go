@@ -341,7 +341,7 @@ func (c *closes) Close() error {
 func TestLinksInUse(t *testing.T) {
 	c := &closes{}
 	l := newLink(c, 1, commtest.Memory{})
-	if !l.hold() || !l.hold() {
+	if first, second := l.hold(), l.hold(); !first || !second {
 		t.Fatal("an open link is not to be had")
 	}
 	l.drop()
