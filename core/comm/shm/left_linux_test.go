@@ -122,6 +122,7 @@ func world(t *testing.T, n int, names *[]string) error {
 	for r := range configs {
 		c := &configs[r]
 		c.Rank, c.Size, c.Coordinator, c.Run, c.Options = r, size, configs[0].Addr(), fmt.Sprint(n), comm.Options{Deadline: 10 * time.Second}
+		c.Silence = 3 * time.Second // of that a sixth is how long a rank's last goroutine stays
 	}
 	be := commtest.Memory{}
 	comms, err := engine.JoinAll(t.Context(), configs, func(int) kernels.Backend { return be })
