@@ -130,7 +130,7 @@ build-mpi: mpicc ## build bin/mpi/verify and bin/mpi/train, which have --transpo
 
 # The suite is one process, whose messages to itself go through the others.
 .PHONY: test-mpi-transport
-test-mpi-transport: build-mpi ## the same, and all contracts, with ranks that reach each other by MPI (needs openmpi-bin and libopenmpi-dev)
+test-mpi-transport: build-mpi ## conformance, all contracts and lost agents where ranks reach each other by MPI (needs openmpi-bin and libopenmpi-dev; CONTRACTS as above)
 	$(MPI) vet -tags mpi ./core/comm/mpi ./cmd/internal/cli ./internal/outage
 	$(MPI) tool staticcheck -tags mpi ./core/comm/mpi ./cmd/internal/cli ./internal/outage
 	$(MPI) test -c -tags mpi -o bin/mpi/suite ./core/comm/mpi

@@ -134,19 +134,15 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 
 // next takes the next message, if it has come. One of no bytes is the last.
 func (l *link) next() (come bool, err error) {
-	if l.gone != nil {
-		return false, nil
-	}
 	s := l.in.ring[l.in.over%slots]
 	n, come, err := s.test()
-	if come && n == 0 {
-		l.gone = io.EOF
-		return false, nil
-	}
-	if come {
+	switch {
+	case come && n > 0:
 		l.in.rest = s.data[:n]
+	case come && l.gone == nil:
+		l.gone = io.EOF
 	}
-	return come, err
+	return come && n > 0, err
 }
 
 // Wait implements engine.Link.

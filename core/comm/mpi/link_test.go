@@ -239,6 +239,29 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// What has come of a side that ended without a word is still read.
+func TestReadAfterACrash(t *testing.T) {
+	a, b := pair(t)
+	want := frame{random(48), random(1000)}
+	if err := a.write(want); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // for it to come, also where that is by way of a mirror
+	a.bell.Close()
+	for begun := time.Now(); b.gone == nil && time.Since(begun) < 10*time.Second; time.Sleep(time.Millisecond) {
+		b.Waited()
+	}
+	got := frame{make([]byte, 48), make([]byte, 1000)}
+	if err := b.readTo(got); err != nil || !bytes.Equal(got.payload, want.payload) {
+		t.Errorf("what has come: %v", err)
+	}
+	if _, err := b.Read(make([]byte, 48), nil, 0); !errors.Is(err, io.EOF) {
+		t.Errorf("behind it: %v", err)
+	}
+	b.Close()
+	a.retire()
+}
+
 // errAny is any error but the end.
 var errAny = errors.New("any")
 
