@@ -202,7 +202,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return code, err
 	}
 	code, err = o.run(ctx, c, text, p, stdout, stderr, parts, o.apart(team))
-	return code, err
+	return code, o.placed.Ends(stderr, "train", err)
 }
 
 // trainer trains as launch.Local does.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -161,6 +162,16 @@ func (p *Placement) Unsaid(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Ends says an error before agents are ended, where a launcher may end this process as
+// soon as one of them is. What is left to say is given.
+func (p *Placement) Ends(stderr io.Writer, name string, err error) error {
+	if p.found == nil || err == nil || errors.As(err, new(*UsageError)) {
+		return err
+	}
+	Tell(stderr, name, err)
+	return nil
 }
 
 // Source says who has started the agents, where that was another: " of Open MPI".
