@@ -49,8 +49,12 @@ func Start(ctx context.Context, o Options) (*Team, error) {
 		return nil, err
 	}
 	t.terms = t.seat.terms(o.Identity, o.Agents)
-	go t.terms.Serve(t.ln, t.arrive, t.refuse)
-	if err := t.fill(ctx, &o); err != nil {
+	err := t.enlist(&o)
+	if err == nil {
+		go t.terms.Serve(t.ln, t.arrive, t.refuse)
+		err = t.fill(ctx, &o)
+	}
+	if err != nil {
 		t.kill()
 		return nil, err
 	}
@@ -101,9 +105,6 @@ func (s *Seat) terms(identity string, self int) *wire.Terms {
 
 // fill starts the agents and waits for them.
 func (t *Team) fill(ctx context.Context, o *Options) error {
-	if err := t.enlist(o); err != nil {
-		return err
-	}
 	if o.Found != nil && !t.seat.Apart {
 		gone, err := o.Found.announce(t.seat)
 		if err != nil {
@@ -133,8 +134,8 @@ func (t *Team) fill(ctx context.Context, o *Options) error {
 	}
 }
 
-// enlist starts the agents, unless a launcher has. All are known before the first can
-// come: those of a launcher may wait for that.
+// enlist starts the agents, unless a launcher has. All are known before the first is let
+// in: those of a launcher may wait for that, and until then the system keeps them.
 func (t *Team) enlist(o *Options) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
