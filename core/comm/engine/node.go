@@ -150,6 +150,8 @@ func (n *node) join(ctx context.Context) error {
 			go n.listen()
 			go n.beat()
 			return nil
+		default: // of a rank that was told where all listen before this one, and has left already
+			n.hear(first)
 		}
 	}
 }
@@ -205,16 +207,21 @@ func (n *node) listen() {
 			}
 			return
 		}
-		switch {
-		case x.Kind == noteAbort && x.Failure != nil:
-			n.end(x.Failure.Failure())
-		case x.Kind == noteQuery:
-			n.answer(x.Group)
-		case x.Kind == noteAsk:
-			n.tellStand(x.Check)
-		case x.Kind == noteLeft && x.Left != nil:
-			n.depart(x)
-		}
+		n.hear(x)
+	}
+}
+
+// hear does what a note of rank 0 asks for.
+func (n *node) hear(x note) {
+	switch {
+	case x.Kind == noteAbort && x.Failure != nil:
+		n.end(x.Failure.Failure())
+	case x.Kind == noteQuery:
+		n.answer(x.Group)
+	case x.Kind == noteAsk:
+		n.tellStand(x.Check)
+	case x.Kind == noteLeft && x.Left != nil:
+		n.depart(x)
 	}
 }
 

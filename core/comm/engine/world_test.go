@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/comm/commtest"
 	"github.com/lockstep-ml/lockstep/core/comm/internal/protocol"
+	"github.com/lockstep-ml/lockstep/core/comm/wire"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -338,6 +339,46 @@ func TestJoinsAllOrNone(t *testing.T) {
 		}
 	}
 	level(t, before)
+}
+
+// A rank that leaves as soon as it is told where all listen is heard of by one that is told
+// later: that does not wait for it until its deadline.
+func TestLeavesAtOnce(t *testing.T) {
+	w, err := sockets("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Listener.Close()
+	at := w.Listener.Addr().String()
+	zero := config(0, 2, at)
+	go zero.terms(&w).Serve(w.Listener, func(g *wire.Guest) {
+		if g.Hello.Group != worldID || g.Welcome() != nil {
+			return
+		}
+		to := &channel{g.Channel}
+		for _, n := range []note{
+			{Kind: noteLeft, Rank: 0, Group: worldID, Ranks: []int{0, 1}, Left: &departure{}},
+			{Kind: noteTable, Addrs: []map[string]string{{"sockets": at}, {}}},
+		} {
+			if err := to.send(n, time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+	}, nil)
+	one := config(1, 2, at)
+	own, err := sockets("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Ways = []Way{own}
+	c, err := Join(t.Context(), one, commtest.Memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Barrier(t.Context()); err == nil || !strings.Contains(err.Error(), "rank 0 closed the group") {
+		t.Errorf("%v, want that rank 0 closed the group", err)
+	}
 }
 
 // level waits until there are no more goroutines than before.
