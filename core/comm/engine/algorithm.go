@@ -42,6 +42,9 @@ const (
 	chunkOfMany = 128 << 10
 )
 
+// short is how many elements a vector has at most of which messages cost more than bytes.
+const short = 4 << 10
+
 // slots is how many chunks of each peer may wait for those of the others.
 const slots = 4
 

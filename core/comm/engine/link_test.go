@@ -100,7 +100,10 @@ func (b *bent) Write(header, payload []byte, done int) (int, error) {
 
 // The operations of TestFramesThatDoNotFit, on ranks that have done others before.
 var (
-	reduces = func(c comm.Communicator) error { return c.AllReduce(context.Background(), filled(999, 1), kernels.Sum) }
+	reduces = func(c comm.Communicator) error {
+		return c.AllReduce(context.Background(), filled(3*2*short, 1), kernels.Sum)
+	}
+	reducesFew = func(c comm.Communicator) error { return c.AllReduce(context.Background(), filled(999, 1), kernels.Sum) }
 	gathers = func(c comm.Communicator) error {
 		_, err := c.AllGatherBytes(context.Background(), []byte("what a rank says"))
 		return err
@@ -128,20 +131,24 @@ func TestFramesThatDoNotFit(t *testing.T) {
 	}{
 		{"phase", reduces, func(f *frame) { f.phase++ }, comm.ErrCorrupt, "piece 0 of phase 2 came, piece 0 of phase 1 is next"},
 		{"index", reduces, func(f *frame) { f.index++ }, comm.ErrCorrupt, "piece 1 of phase 1 came, piece 0 of phase 1 is next"},
-		{"too long", reduces, func(f *frame) { f.length += 4 }, comm.ErrCorrupt, "a piece of 1336 bytes came, 1332 are next"},
-		{"too short", reduces, func(f *frame) { f.length -= 4 }, comm.ErrCorrupt, "a piece of 1328 bytes came, 1332 are next"},
-		{"empty", reduces, func(f *frame) { f.length = 0 }, comm.ErrCorrupt, "a piece of 0 bytes came, 1332 are next"},
-		{"endless", reduces, func(f *frame) { f.length = 1<<64 - 1 }, comm.ErrCorrupt, "a piece of 18446744073709551615 bytes came, 1332 are next"},
+		{"too long", reduces, func(f *frame) { f.length += 4 }, comm.ErrCorrupt, "a piece of 32772 bytes came, 32768 are next"},
+		{"too short", reduces, func(f *frame) { f.length -= 4 }, comm.ErrCorrupt, "a piece of 32764 bytes came, 32768 are next"},
+		{"empty", reduces, func(f *frame) { f.length = 0 }, comm.ErrCorrupt, "a piece of 0 bytes came, 32768 are next"},
+		{"endless", reduces, func(f *frame) { f.length = 1<<64 - 1 }, comm.ErrCorrupt, "a piece of 18446744073709551615 bytes came, 32768 are next"},
+		{"phase of few", reducesFew, func(f *frame) { f.phase++ }, comm.ErrCorrupt, "piece 0 of phase 2 came, piece 0 of phase 1 is next"},
+		{"too long for few", reducesFew, func(f *frame) { f.length += 4 }, comm.ErrCorrupt, "a piece of 4000 bytes came, 3996 are next"},
+		{"sum of few", reducesFew, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
+		{"another call of few", reducesFew, func(f *frame) { f.call++ }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
 		{"more than is taken", gathers, func(f *frame) { f.length = maxBytes + 1 }, comm.ErrCorrupt, "a piece of 1073741825 bytes came, at most 1073741824 are taken"},
 		{"endless bytes", gathers, func(f *frame) { f.length = 1 << 63 }, comm.ErrCorrupt, "a piece of 9223372036854775808 bytes came, at most"},
 		{"sum", reduces, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
 		{"sum of bytes", gathers, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
 		{"sum of a message", sends, func(f *frame) { f.payload++ }, comm.ErrCorrupt, "they changed on the way"},
-		{"message for piece", reduces, func(f *frame) { f.kind = message }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"message for piece", reduces, func(f *frame) { f.kind = message }, comm.ErrMismatch, "all-reduce of 24576 elements (sum)"},
 		{"receipt for message", sends, func(f *frame) { f.kind = receipt }, comm.ErrMismatch, "recv of 999 elements"},
-		{"another call", reduces, func(f *frame) { f.call++ }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"another call", reduces, func(f *frame) { f.call++ }, comm.ErrMismatch, "all-reduce of 24576 elements (sum)"},
 		{"another message", sends, func(f *frame) { f.call++ }, comm.ErrMismatch, "999 elements"},
-		{"an operation before", reduces, func(f *frame) { f.seq-- }, comm.ErrMismatch, "all-reduce of 999 elements (sum)"},
+		{"an operation before", reduces, func(f *frame) { f.seq-- }, comm.ErrMismatch, "all-reduce of 24576 elements (sum)"},
 		{"an operation after", gathers, func(f *frame) { f.seq++ }, comm.ErrMismatch, "all-gather-bytes"},
 		{"a message before", sends, func(f *frame) { f.seq-- }, comm.ErrMismatch, "recv of 999 elements"},
 	} {

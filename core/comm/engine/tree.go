@@ -21,10 +21,14 @@ const (
 )
 
 // allReduce sends 2(n-1)/n of the vector, in two hops. Two ranks exchange the whole
-// vector in one: that is as many bytes.
+// vector in one, and more have a short one reduced by rank 0: that is as many bytes of
+// all ranks together.
 func (tree) allReduce(ctx context.Context, x *exchange, t kernels.Tensor, op kernels.Op) *protocol.Failure {
-	if len(x.e.ranks) == 2 {
+	switch n := t.Len(); {
+	case len(x.e.ranks) == 2:
 		return x.exchangeWhole(ctx, t, op)
+	case len(x.e.ranks) > 2 && n > 0 && n <= short:
+		return x.throughOne(ctx, t, op)
 	}
 	bounds := shard.Bounds(t.Len(), len(x.e.ranks))
 	mine := part(t, bounds, x.e.rank)
@@ -67,6 +71,27 @@ func (x *exchange) exchangeWhole(ctx context.Context, t kernels.Tensor, op kerne
 			l.out[len(l.out)-1].done = func() { f.step(c) }
 		}
 		err = first(err, l.fold(f, peer, c))
+	}
+	return x.finish(ctx, err)
+}
+
+// throughOne is the all-reduce of a vector of one chunk: its n-1 ranks send it to rank 0
+// and get the sums, in 2(n-1) messages instead of 2n(n-1). Nobody hears of ranks other
+// than rank 0, which hears of all.
+func (x *exchange) throughOne(ctx context.Context, t kernels.Tensor, op kernels.Op) *protocol.Failure {
+	if x.e.rank != 0 {
+		l := &x.lanes[0]
+		if err := first(l.send(x, t, 0, toOwner, nil), l.take(x, t, 0, fromOwner)); err != nil {
+			return x.broken(err)
+		}
+		return x.run(ctx)
+	}
+	f, err := x.newFold(t, t, op)
+	if err != nil {
+		return x.broken(err)
+	}
+	for i, l := range x.peers() {
+		err = first(err, first(l.fold(f, i, 0), l.send(x, t, 0, fromOwner, &f.over)))
 	}
 	return x.finish(ctx, err)
 }
