@@ -14,7 +14,9 @@
 // Open MPI needs mpirun and mpicc (Debian: apt-get install openmpi-bin libopenmpi-dev
 // gcc), Gloo a python3 with torch, named by -python. What is missing is left out by
 // name. Our ranks are this program again, each a process that reaches the others as
-// those of verify --launch procs do, without checksums, as there on loopback.
+// those of verify --launch procs do, without checksums, as there on loopback. Each is on
+// a processor of its own where there are enough, on Linux, as Open MPI's are; Gloo's, of
+// several threads, are where the system puts them, which is faster for most lengths.
 package main
 
 import (

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type place struct {
 	by          string // the table's name
 	rank, ranks int
 	meet        string // where rank 0 listens
+	on          string // the processors of the ranks, one each; empty is wherever the system puts them
 }
 
 // startOurs starts rank 0, which starts the others.
@@ -44,11 +46,46 @@ func startOurs(by string, ranks int) (*turns.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return turns.Start(exec.Command(self, (&place{by: by, ranks: ranks}).args()...), "")
+	p := &place{by: by, ranks: ranks}
+	if by != "local" {
+		p.on = apart(ranks)
+	}
+	var peer *turns.Peer
+	err = p.bound(func() (err error) {
+		peer, err = turns.Start(exec.Command(self, p.args()...), "")
+		return err
+	})
+	return peer, err
+}
+
+// apart are processors for ranks, one each, where there are enough: there each is
+// fastest, as Open MPI's are.
+func apart(ranks int) string {
+	all := processors()
+	if ranks > len(all) {
+		return ""
+	}
+	var s []string
+	for _, p := range all[:ranks] {
+		s = append(s, strconv.Itoa(p))
+	}
+	return strings.Join(s, ",")
+}
+
+// bound starts a process on this rank's processor.
+func (p *place) bound(start func() error) error {
+	if p.on == "" {
+		return start()
+	}
+	on, err := strconv.Atoi(strings.Split(p.on, ",")[p.rank])
+	if err != nil {
+		return fmt.Errorf("-on %q: %w", p.on, err)
+	}
+	return bound(on, start)
 }
 
 func (p *place) args() []string {
-	return []string{worker, "-by", p.by, "-rank", strconv.Itoa(p.rank), "-ranks", strconv.Itoa(p.ranks), "-meet", p.meet}
+	return []string{worker, "-by", p.by, "-rank", strconv.Itoa(p.rank), "-ranks", strconv.Itoa(p.ranks), "-meet", p.meet, "-on", p.on}
 }
 
 // work is a worker: it says who it is, and answers requests until there are no more.
@@ -59,6 +96,7 @@ func work(args []string) error {
 	f.IntVar(&p.rank, "rank", 0, "which this is")
 	f.IntVar(&p.ranks, "ranks", 0, "how many there are")
 	f.StringVar(&p.meet, "meet", "", "where rank 0 listens")
+	f.StringVar(&p.on, "on", "", "the processors of the ranks")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -82,13 +120,21 @@ func work(args []string) error {
 		defer pprof.StopCPUProfile()
 	}
 	if p.rank == 0 {
-		fmt.Printf("lockstep, %s, %d threads a rank\n", be.Name(), be.Threads())
+		fmt.Printf("lockstep, %s, %d threads a rank%s\n", be.Name(), be.Threads(), where(p.on))
 	}
 	err = serve(be, ends, others, p.rank == 0)
 	for _, e := range ends {
 		err = errors.Join(err, e.Close())
 	}
 	return errors.Join(err, others.end())
+}
+
+// where says on which processors ranks are.
+func where(on string) string {
+	if on == "" {
+		return ""
+	}
+	return ", on processors " + on
 }
 
 // serve answers requests, and tells the other workers of each.
@@ -208,11 +254,12 @@ func (p *place) gather(meet string) (crew, error) {
 	}
 	var all crew
 	for r := 1; r < p.ranks; r++ {
-		cmd := exec.Command(self, (&place{p.by, r, p.ranks, meet}).args()...)
+		q := &place{p.by, r, p.ranks, meet, p.on}
+		cmd := exec.Command(self, q.args()...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err == nil {
-			err = cmd.Start()
+			err = q.bound(cmd.Start)
 		}
 		if err != nil {
 			return nil, errors.Join(err, all.end())
