@@ -104,7 +104,7 @@ var (
 		return c.AllReduce(context.Background(), filled(3*2*short, 1), kernels.Sum)
 	}
 	reducesFew = func(c comm.Communicator) error { return c.AllReduce(context.Background(), filled(999, 1), kernels.Sum) }
-	gathers = func(c comm.Communicator) error {
+	gathers    = func(c comm.Communicator) error {
 		_, err := c.AllGatherBytes(context.Background(), []byte("what a rank says"))
 		return err
 	}

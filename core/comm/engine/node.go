@@ -181,7 +181,7 @@ func (n *node) dial(ctx context.Context, w *Way, addr string, h wire.Hello, agai
 		conn, err := w.Dial(ctx, addr)
 		if err == nil {
 			var ch *wire.Channel
-			if ch, err = n.cfg.terms(w).Greet(conn, h); err == nil {
+			if ch, err = n.cfg.terms(w).Greet(ctx, conn, h); err == nil {
 				return ch, ch.Conn, nil
 			}
 			conn.Close()

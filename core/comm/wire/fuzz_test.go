@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"net"
@@ -49,7 +50,7 @@ func FuzzHello(f *testing.F) {
 		if g, err := own.meet(&scripted{said: bytes.NewReader(b)}); err == nil {
 			t.Errorf("%q is let in as %+v", b, g.Hello)
 		}
-		if ch, err := other.Greet(&scripted{said: bytes.NewReader(b)}, h); err == nil || ch != nil {
+		if ch, err := other.Greet(context.Background(), &scripted{said: bytes.NewReader(b)}, h); err == nil || ch != nil {
 			t.Errorf("%q is believed", b)
 		}
 	})
@@ -76,7 +77,7 @@ func TestHandshake(t *testing.T) {
 			}
 			met <- err
 		}()
-		_, err := there.Greet(b, there.Hello(0))
+		_, err := there.Greet(context.Background(), b, there.Hello(0))
 		if (err == nil) != x.in || (<-met == nil) != x.in {
 			t.Errorf("with token %q: %v", x.token, err)
 		}

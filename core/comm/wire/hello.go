@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -148,8 +149,30 @@ func nonce() []byte {
 	return b
 }
 
-// Greet is the dialer's side of a handshake. After an error the connection is of no use.
-func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
+// Greet is the dialer's side of a handshake, which ends with ctx. After an error the
+// connection is of no use.
+func (t *Terms) Greet(ctx context.Context, conn net.Conn, h Hello) (*Channel, error) {
+	goesOn := context.AfterFunc(ctx, func() { conn.Close() })
+	ch, err := t.greet(conn, h)
+	if goesOn() {
+		return ch, err
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = t.silent(cause)
+	}
+	return nil, fmt.Errorf("handshake: %w", cause)
+}
+
+// silent is an error of a peer that says nothing.
+func (t *Terms) silent(err error) error {
+	if t.TLS != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it says nothing, and may want TLS", err)
+}
+
+func (t *Terms) greet(conn net.Conn, h Hello) (*Channel, error) {
 	conn, err := t.secure(conn, tls.Client)
 	if err != nil {
 		return nil, err
@@ -159,8 +182,8 @@ func (t *Terms) Greet(conn net.Conn, h Hello) (*Channel, error) {
 	if err := ch.Receive(maxHello, Patience, &first); err != nil {
 		// Who waits for TLS says nothing, and gives up as late as this side does: which
 		// of them is first is chance.
-		if (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF)) && t.TLS == nil {
-			err = fmt.Errorf("%w: it says nothing, and may want TLS", err)
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF) {
+			err = t.silent(err)
 		}
 		return nil, alerted(err)
 	}

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -87,7 +88,7 @@ func TestCertificates(t *testing.T) {
 			}
 			defer conn.Close()
 			dials := terms(x.dials, 1)
-			_, err = dials.Greet(conn, dials.Hello(0))
+			_, err = dials.Greet(context.Background(), conn, dials.Hello(0))
 			if (x.there == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), x.there) {
 				t.Errorf("dialer: %v, want %q", err, x.there)
 			}

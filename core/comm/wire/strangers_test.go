@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -94,7 +95,7 @@ func TestDialerIsNotReflected(t *testing.T) {
 	dialed := func(challenge []byte, out chan error) (*Channel, step) {
 		a, b := net.Pipe()
 		go func() {
-			_, err := there.Greet(b, h)
+			_, err := there.Greet(context.Background(), b, h)
 			out <- err
 			b.Close()
 		}()
@@ -154,7 +155,7 @@ func TestChallengesAreNew(t *testing.T) {
 		b.Close()
 		<-done
 		a, b = net.Pipe()
-		go func() { _, _ = there.Greet(b, there.Hello(0)) }() // as above
+		go func() { _, _ = there.Greet(context.Background(), b, there.Hello(0)) }() // as above
 		ch := &Channel{Conn: a}
 		var theirs step
 		if err := errors.Join(ch.Send(step{Kind: stepChallenge, Nonce: nonce()}, Patience), ch.Receive(maxHello, Patience, &theirs)); err != nil {
@@ -216,7 +217,7 @@ func TestLengthIsCheckedFirst(t *testing.T) {
 		b := append(binary.LittleEndian.AppendUint32(nil, n), make([]byte, 2*maxHello)...)
 		for name, meet := range map[string]func(net.Conn) error{
 			"acceptor": func(c net.Conn) error { _, err := here.meet(c); return err },
-			"dialer":   func(c net.Conn) error { _, err := there.Greet(c, there.Hello(0)); return err },
+			"dialer":   func(c net.Conn) error { _, err := there.Greet(context.Background(), c, there.Hello(0)); return err },
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -300,14 +301,14 @@ func TestRoomForStrangers(t *testing.T) {
 		}
 	}
 	if own != crowd {
-		if ch, err := there.Greet(slow, there.Hello(0)); err != nil {
+		if ch, err := there.Greet(context.Background(), slow, there.Hello(0)); err != nil {
 			t.Errorf("who was first and is elsewhere: %v", err)
 		} else {
 			<-taken
 			ch.Conn.Close()
 		}
 	}
-	ch, err := there.Greet(from(t, crowd, at), there.Hello(0))
+	ch, err := there.Greet(context.Background(), from(t, crowd, at), there.Hello(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +327,10 @@ func TestStrangersLeaveNothing(t *testing.T) {
 		func(net.Conn) error { return nil },
 		func(c net.Conn) error { _, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff}); return err },
 		func(c net.Conn) error { _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); return err },
-		func(c net.Conn) error { _, err := other.Greet(c, h); return errors.Join(err, errors.New("")) },
+		func(c net.Conn) error {
+			_, err := other.Greet(context.Background(), c, h)
+			return errors.Join(err, errors.New(""))
+		},
 	}
 	slow := from(t, "127.0.0.1", at) // is there before them, and after
 	time.Sleep(50 * time.Millisecond)
@@ -359,7 +363,7 @@ func TestStrangersLeaveNothing(t *testing.T) {
 		}
 	}
 	defer func() {
-		if _, err := there.Greet(slow, h); err != nil {
+		if _, err := there.Greet(context.Background(), slow, h); err != nil {
 			t.Errorf("who was there before: %v", err)
 		}
 	}()
@@ -367,5 +371,38 @@ func TestStrangersLeaveNothing(t *testing.T) {
 		if time.Since(begun) > 5*time.Second {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
+	}
+}
+
+// Who dials waits no longer than its context lets it, whoever it has reached.
+func TestGreetsWithinContext(t *testing.T) {
+	_, there := pair()
+	why := errors.New("told to end")
+	for _, c := range []struct {
+		name string
+		end  func() (context.Context, context.CancelFunc)
+		want string
+	}{
+		{"deadline", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 2*time.Second)
+		}, "handshake: context deadline exceeded: it says nothing, and may want TLS"},
+		{"cause", func() (context.Context, context.CancelFunc) {
+			ctx, stop := context.WithCancelCause(context.Background())
+			time.AfterFunc(2*time.Second, func() { stop(why) })
+			return ctx, func() { stop(nil) }
+		}, "handshake: told to end"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			ctx, stop := c.end()
+			defer stop()
+			begun := time.Now()
+			ch, err := there.Greet(ctx, a, there.Hello(0))
+			if took := time.Since(begun); ch != nil || err == nil || err.Error() != c.want || took != 2*time.Second {
+				t.Errorf("%s: %v after %v, want %q after 2 s", c.name, err, took, c.want)
+			}
+			a.Close()
+			b.Close()
+		})
 	}
 }

@@ -31,8 +31,9 @@ func (a *agent) join(ctx context.Context) error {
 
 // dial is one try to connect.
 func (a *agent) dial(ctx context.Context) (err error) {
-	dialer := net.Dialer{Timeout: a.Join}
-	conn, err := dialer.DialContext(ctx, "tcp", a.Driver)
+	ctx, stop := context.WithTimeout(ctx, a.Join*3/2) // the driver gives up before: it can say who is missing
+	defer stop()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", a.Driver)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (a *agent) dial(ctx context.Context) (err error) {
 	if a.at, err = a.place(conn.LocalAddr()); err == nil {
 		hello := terms.Hello(a.Agents)
 		hello.Process, hello.Host, hello.Boot, hello.Local, hello.Address = os.Getpid(), a.at.host, boot(), a.Local, a.at.where()
-		a.ch, err = terms.Greet(conn, hello)
+		a.ch, err = terms.Greet(ctx, conn, hello)
 	}
 	if err != nil {
 		conn.Close()

@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func greet(o Options, change func(*wire.Terms, *wire.Hello)) (*wire.Channel, err
 	for begun := time.Now(); ; {
 		conn, err := net.Dial("tcp", f.Places[0])
 		if err == nil {
-			return terms.Greet(conn, h)
+			return terms.Greet(context.Background(), conn, h)
 		}
 		if time.Since(begun) > 10*time.Second {
 			return nil, err
