@@ -187,3 +187,34 @@ func TestMemoryKeepsToTheLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAgentEndsWithItsDriver, whatever it is at: also where it has not reached it yet.
+func TestAnAgentEndsWithItsDriver(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := working("wait")
+	cmd.Env = append(cmd.Env, `LOCKSTEP_AGENT={"agent":0,"agents":1,"join":1,"silence":1}`)
+	cmd.ExtraFiles = []*os.File{read}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != fmt.Sprintln(cmd.Process.Pid) {
+		t.Fatalf("%q is the work of process %d: %v", line, cmd.Process.Pid, err)
+	}
+	read.Close()
+	write.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Errorf("process %d goes on", cmd.Process.Pid)
+	}
+}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,32 @@ func TestBlame(t *testing.T) {
 	} {
 		if f := blame(x.all, said, time.Second); f.Peer != x.peer || !errors.Is(f.Err, protocol.ErrDeadline) || !strings.Contains(f.Err.Error(), x.says) {
 			t.Errorf("%s: rank %d, %v, want rank %d, %s", name, f.Peer, f.Err, x.peer, x.says)
+		}
+	}
+}
+
+// Those are missing that are furthest behind; where nothing is to come, those that do
+// not take what they are sent.
+func TestMissing(t *testing.T) {
+	x := func(came, sent [3]int) *exchange {
+		x := &exchange{e: &end{ranks: []int{10, 11, 12, 13}}, lanes: make([]lane, 4)}
+		for i := range came {
+			x.lanes[i+1] = lane{in: make([]expecting, 3), out: make([]sending, 2), came: came[i], sent: sent[i]}
+		}
+		return x
+	}
+	for _, c := range []struct {
+		came, sent [3]int
+		want       []int
+	}{
+		{[3]int{2, 1, 3}, [3]int{2, 2, 0}, []int{12}},
+		{[3]int{1, 2, 0}, [3]int{2, 2, 2}, []int{13}},
+		{[3]int{1, 2, 1}, [3]int{0, 0, 0}, []int{11, 13}},
+		{[3]int{3, 3, 3}, [3]int{2, 1, 0}, []int{12, 13}},
+		{[3]int{3, 3, 3}, [3]int{2, 2, 2}, []int{10, 11, 12, 13}},
+	} {
+		if got := x(c.came, c.sent).missing(); !slices.Equal(got, c.want) {
+			t.Errorf("%v have come, %v are sent: %v are missing, want %v", c.came, c.sent, got, c.want)
 		}
 	}
 }

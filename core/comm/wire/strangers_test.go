@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -404,5 +405,33 @@ func TestGreetsWithinContext(t *testing.T) {
 			a.Close()
 			b.Close()
 		})
+	}
+}
+
+// Whatever both must agree on, and do not, is said with both values.
+func TestAccepts(t *testing.T) {
+	here, there := pair()
+	own, other := endian(), "big"
+	if own == other {
+		other = "little"
+	}
+	for want, change := range map[string]func(*Hello){
+		"run is another there and a run here":                           func(h *Hello) { h.Run = "another" },
+		"program and configuration is another there and a program here": func(h *Hello) { h.Identity = "another" },
+		fmt.Sprintf("byte order is %s there and %s here", other, own):   func(h *Hello) { h.Endian = other },
+		"byte order is  there and " + own + " here":                     func(h *Hello) { h.Endian = "" },
+		"world size is 4 there and 3 here":                              func(h *Hello) { h.World = 4 },
+		"rank dialed is 2 there and 0 here":                             func(h *Hello) { h.To = 2 },
+		"rank 3 in a world of 3":                                        func(h *Hello) { h.From = 3 },
+		"rank -1 in a world of 3":                                       func(h *Hello) { h.From = -1 },
+	} {
+		h := there.Hello(0)
+		change(&h)
+		if err := here.accepts(&h); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if h := there.Hello(0); here.accepts(&h) != nil {
+		t.Errorf("%v of one that fits", here.accepts(&h))
 	}
 }

@@ -136,7 +136,7 @@ func (j *Job) join(ctx context.Context, size, number int, mine []int, backend fu
 		c := &configs[i]
 		c.Rank, c.Size, c.Coordinator = mine[i], size, addr
 		c.Run, c.Identity, c.Token = fmt.Sprintf("%s, task %d, world %d", j.a.crew.Run, j.id, number), j.a.identity, j.a.Token
-		c.Checksum, c.Rendezvous, c.Silence = j.a.crew.Hosts > 1, j.a.Join, j.a.Silence
+		c.Checksum, c.Rendezvous, c.Silence = j.a.crew.sums(), j.a.Join, j.a.Silence
 		c.Linked, c.Options = j.linked, o
 	}
 	return engine.JoinAll(ctx, configs, backend)

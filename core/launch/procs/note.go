@@ -58,6 +58,10 @@ type crew struct {
 	Probe string `json:"probe,omitempty"`
 }
 
+// sums reports whether what ranks send each other carries checksums: on its way between
+// hosts it may change.
+func (c *crew) sums() bool { return c.Hosts > 1 }
+
 // progress is train.Progress as JSON, in which a loss may be no number.
 type progress struct {
 	Step, Steps int

@@ -245,13 +245,18 @@ func TestFailedTaskIsNotTheTeams(t *testing.T) {
 			cancel(why)
 		}
 	}
-	if _, err := team.Run(ctx, task); !errors.Is(err, why) {
+	out, err := team.Run(ctx, task)
+	if !errors.Is(err, why) {
 		t.Errorf("%v", err)
+	}
+	for rank, events := range out.History.Ranks { // of the last step too, which no later one has had streamed
+		if !slices.ContainsFunc(events, func(e trace.Event) bool { return e.Step == 3 && e.Kind == trace.KindChanged }) {
+			t.Errorf("rank %d: what its last step has changed is not recorded: %s", rank, kinds(events))
+		}
 	}
 	stopped := order{Plan: "dp=2", Steps: 50}.task(t)
 	stopped.Stop = (&launch.Stop{Wanted: func() bool { return true }}).Ask
-	out, err := team.Run(t.Context(), stopped)
-	if err != nil {
+	if out, err = team.Run(t.Context(), stopped); err != nil {
 		t.Fatal(err)
 	}
 	for e := range out.History.All {
@@ -312,5 +317,14 @@ func TestSeating(t *testing.T) {
 	}
 	if got, want := Seating(Deal(3, 2)), "agent 0 has rank 0, agent 1 has rank 1"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// What stays on one host carries no checksums, and all else does.
+func TestSums(t *testing.T) {
+	for hosts, want := range []bool{1: false, 2: true, 3: true} {
+		if c := (&crew{Hosts: hosts}); c.sums() != want {
+			t.Errorf("%d hosts: checksums %t", hosts, c.sums())
+		}
 	}
 }
