@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,6 +173,21 @@ func TestFilesAreRegular(t *testing.T) {
 		if _, err := Open(filepath.Join(root, DirName(3))); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "regular") {
 			t.Errorf("a link as %s: %v", name, err)
 		}
+	}
+}
+
+// A file that another host has stored, in a directory that it does not share, is named,
+// and what must be so.
+func TestMissingFile(t *testing.T) {
+	root := t.TempDir()
+	store(t, root)
+	if err := os.Remove(filepath.Join(root, DirName(3), FileName(1))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(root)
+	want := filepath.Join(root, DirName(3), ManifestName) + " lists " + FileName(1) + ", which is not here: ranks of several hosts must store in a directory that all of them share"
+	if err == nil || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

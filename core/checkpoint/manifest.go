@@ -242,6 +242,10 @@ func (c *Checkpoint) add(f File) error {
 	}
 	path := filepath.Join(c.Dir, f.Name)
 	r, err := openOwn(path, f.Bytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s lists %s, which is not here: ranks of several hosts must store in a directory that all of them share: %w",
+			filepath.Join(c.Dir, ManifestName), f.Name, err)
+	}
 	if err != nil {
 		return err
 	}
