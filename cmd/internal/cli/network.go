@@ -49,6 +49,11 @@ func (n *network) flags(f *pflag.FlagSet) {
 
 // network is what the flags, or the variables in their place, say.
 func (n *network) network(flags *pflag.FlagSet) (w procs.Network, err error) {
+	for _, name := range NetworkFlags() { // a variable of a script that is not set
+		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return w, fmt.Errorf("%s: is given, and empty", name)
+		}
+	}
 	w = procs.Network{Rendezvous: n.rendezvous, Interface: n.on}
 	if !flags.Changed("rendezvous") {
 		w.Rendezvous = os.Getenv(rendezvousVariable)

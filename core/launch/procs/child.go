@@ -94,8 +94,9 @@ func (c *child) fate() string {
 	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
 }
 
-// lastWords is how long a connection may be gone before the process is.
-const lastWords = time.Second
+// lastWords is how long a connection may be gone before the process is: on a machine
+// with other work the system takes its time to end one.
+const lastWords = 3 * time.Second
 
 // last is why an agent is gone whose connection is: how its process ended says more
 // than how that did.

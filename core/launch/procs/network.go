@@ -84,7 +84,7 @@ func (n *Network) check(f *Found) error {
 			return fmt.Errorf("rendezvous %q: is no address to which the others could go", at)
 		}
 		why := ""
-		switch alone := err == nil && ip.Unmap().IsLoopback() || host == "localhost"; {
+		switch alone := err == nil && ip.Unmap().IsLoopback() || isLocalhost(host); {
 		case !alone:
 			why = fmt.Sprintf("rendezvous %s: is not loopback", at)
 		case n.Interface != "":
@@ -99,6 +99,9 @@ func (n *Network) check(f *Found) error {
 	}
 	return nil
 }
+
+// isLocalhost reports whether a name is that of the host on which it is said.
+func isLocalhost(name string) bool { return strings.EqualFold(name, "localhost") }
 
 // local is an address of this host as its interfaces have it.
 type local struct {
@@ -219,7 +222,7 @@ func ours(host string, found []netip.Addr, all []local) (netip.Addr, error) {
 		}
 	}
 	switch {
-	case loopback.IsValid() && host == "localhost":
+	case loopback.IsValid() && isLocalhost(host):
 		return loopback, nil
 	case loopback.IsValid():
 		return loopback, fmt.Errorf("%s is %s on this host, where no other can go: name an address, or --interface", host, strings.Join(said, ", "))
