@@ -19,7 +19,9 @@ import (
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
+	"github.com/lockstep-ml/lockstep/core/train"
 )
 
 // TestMain lets the test binary be the command, or an agent of it.
@@ -241,5 +243,19 @@ func TestPlacementsThatAreNone(t *testing.T) {
 		if code != cli.Usage || stdout != "" || !strings.Contains(stderr, says) {
 			t.Errorf("%s: %d, %q, want %q", args, code, stderr, says)
 		}
+	}
+}
+
+// Agents that would reach each other by different ways are none of one run.
+func TestIdentityHoldsTheTransport(t *testing.T) {
+	of := func(transport string) string {
+		s, err := (&options{placed: cli.Placement{Transport: transport}}).identity(spec.Config{}, train.Checkpoints{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if of("tcp") != of("tcp") || of("tcp") == of("shm") {
+		t.Errorf("tcp is %s and %s, shm is %s", of("tcp"), of("tcp"), of("shm"))
 	}
 }

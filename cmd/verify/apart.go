@@ -73,7 +73,7 @@ func away(ctx context.Context, team *procs.Team, a suite.Away) (h *trace.History
 func (o *options) identity(opts *contracts.Options) (string, error) {
 	own := opts.Options
 	own.Text.Bytes, own.Memory = nil, 0 // an agent has a share of that
-	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline)
+	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline, o.placed.Transport)
 }
 
 // company is the agents that make a run together.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
 )
 
 // Contracts hold with ranks in processes, of all that runs are: training, runs that
@@ -224,5 +225,19 @@ func TestProcessesMeet(t *testing.T) {
 	}
 	if strings.Contains(stdout+stderr, secret) {
 		t.Error("the secret is in the report")
+	}
+}
+
+// Agents that would reach each other by different ways are none of one run.
+func TestIdentityHoldsTheTransport(t *testing.T) {
+	of := func(transport string) string {
+		s, err := (&options{placed: cli.Placement{Transport: transport}}).identity(&contracts.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if of("tcp") != of("tcp") || of("tcp") == of("shm") {
+		t.Errorf("tcp is %s and %s, shm is %s", of("tcp"), of("tcp"), of("shm"))
 	}
 }
