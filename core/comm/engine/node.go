@@ -27,6 +27,7 @@ type node struct {
 	mu     sync.Mutex
 	first  *protocol.Failure
 	failed chan struct{}      // closed together with first
+	gone   chan struct{}      // closed together with closed
 	links  map[linkKey]*link  // that peers have made
 	ends   map[uint64]*end    // open, by group
 	asked  map[uint64]bool    // groups that rank 0 has asked about
@@ -52,7 +53,7 @@ func enter(cfg Config, be kernels.Backend) (*node, error) {
 		cfg.close()
 		return nil, err
 	}
-	n := &node{cfg: &cfg, be: be, failed: make(chan struct{}),
+	n := &node{cfg: &cfg, be: be, failed: make(chan struct{}), gone: make(chan struct{}),
 		links: map[linkKey]*link{}, ends: map[uint64]*end{}, asked: map[uint64]bool{}, left: map[uint64]parting{}}
 	if cfg.Rank == 0 {
 		n.hub = newHub(n.cfg)
@@ -229,11 +230,12 @@ func (n *node) hear(x note) {
 func (n *node) beat() {
 	every := time.NewTicker(n.cfg.Silence / 6)
 	defer every.Stop()
-	for !n.isClosed() {
-		if n.ctl.send(note{Kind: noteBeat, Rank: n.cfg.Rank}, n.cfg.Silence) != nil {
-			return // listen says why
+	for n.ctl.send(note{Kind: noteBeat, Rank: n.cfg.Rank}, n.cfg.Silence) == nil { // else listen says why
+		select {
+		case <-every.C:
+		case <-n.gone:
+			return
 		}
-		<-every.C
 	}
 }
 
@@ -329,14 +331,7 @@ func (n *node) wake() {
 // leave closes what is left of a node whose world this rank has closed.
 func (n *node) leave() {
 	_ = n.ctl.send(note{Kind: noteBye, Rank: n.cfg.Rank}, time.Second)
-	n.mu.Lock()
-	n.closed = true
-	links := n.links
-	n.links = map[linkKey]*link{}
-	n.mu.Unlock()
-	for _, l := range links {
-		l.close()
-	}
+	n.shut()
 	n.ctl.Conn.Close()
 	if n.hub == nil {
 		n.cfg.close()
@@ -346,4 +341,19 @@ func (n *node) leave() {
 		<-n.hub.over
 		n.cfg.close()
 	}()
+}
+
+// shut is the end of the node's links, and of its beat.
+func (n *node) shut() {
+	n.mu.Lock()
+	if !n.closed {
+		n.closed = true
+		close(n.gone)
+	}
+	links := n.links
+	n.links = map[linkKey]*link{}
+	n.mu.Unlock()
+	for _, l := range links {
+		l.close()
+	}
 }

@@ -116,14 +116,7 @@ func (n *node) world(ctx context.Context) (comm.Communicator, error) {
 // forsake closes what there is of a node whose world does not come about.
 func (n *node) forsake() {
 	n.cfg.close()
-	n.mu.Lock()
-	n.closed = true
-	links := n.links
-	n.links = nil
-	n.mu.Unlock()
-	for _, l := range links {
-		l.close()
-	}
+	n.shut()
 	if n.hub != nil {
 		n.hub.forsake()
 	}
