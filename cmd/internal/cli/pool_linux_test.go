@@ -16,7 +16,7 @@ func TestPool(t *testing.T) {
 		{procs.Auto, Goroutines, false}, {"local", Goroutines, false}, {procs.TCP, Goroutines, false}, {procs.Shm, Goroutines, true},
 	} {
 		if pool := (&Placement{Transport: x.transport, Launch: x.launch}).Pool(); (pool != nil) != x.has {
-			t.Errorf("transport %s, launch %s: %v", x.transport, x.launch, pool)
+			t.Errorf("transport %s, launch %s: %T", x.transport, x.launch, pool)
 		}
 	}
 }
