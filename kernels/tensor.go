@@ -91,6 +91,15 @@ func (s Span) Overlaps(o Span) bool {
 	return s.Space == o.Space && max(s.Lo, o.Lo) < min(s.Hi, o.Hi)
 }
 
+// Pool is memory of this process, other than the run-time's, that a backend can allocate
+// from: such as other processes can read. Several goroutines may use it at once.
+type Pool interface {
+	// Take gives n zeros; nil where they are better allocated elsewhere.
+	Take(n int) []float32
+	// Give takes back all of what Take gave. Nobody may use it any more.
+	Give(x []float32)
+}
+
 // Memory allocates and moves elements. Alloc returns zeroed memory of n
 // elements; its error names the size. Lengths of slices must equal Len of the
 // tensor.

@@ -100,7 +100,11 @@ func work(args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	be, err := cpu.New(cpu.Options{Threads: max(1, runtime.NumCPU()/p.ranks)})
+	pool, err := p.pool()
+	if err != nil {
+		return err
+	}
+	be, err := cpu.New(cpu.Options{Threads: max(1, runtime.NumCPU()/p.ranks), Pool: pool})
 	if err != nil {
 		return err
 	}

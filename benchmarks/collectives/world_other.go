@@ -9,6 +9,9 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
+// pool is none.
+func (p *place) pool() (kernels.Pool, error) { return nil, nil }
+
 // open makes a world of goroutines: processes reach each other on Unix systems alone.
 func (p *place) open(be kernels.Backend) ([]comm.Communicator, crew, error) {
 	if p.by != "local" {

@@ -13,6 +13,15 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
+// pool is what vectors are allocated from, where the ranks of other workers are to read
+// them; nil is the run-time's memory.
+func (p *place) pool() (kernels.Pool, error) {
+	if p.by != "shm" {
+		return nil, nil
+	}
+	return shm.Memory()
+}
+
 // open joins the world with the ranks that this worker carries, and starts the workers
 // of the others.
 func (p *place) open(be kernels.Backend) ([]comm.Communicator, crew, error) {

@@ -130,7 +130,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
-	open, err := cli.OpenBackend(o.backend, o.devices)
+	open, err := cli.OpenBackend(o.backend, o.devices, o.placed.Pool())
 	if err != nil {
 		return cli.Usage, err
 	}

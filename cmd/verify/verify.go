@@ -113,7 +113,7 @@ func (o *options) claim() (release func(), err error) {
 
 // driver is what the flags ask of package contracts.
 func (o *options) driver(ctx context.Context) (contracts.Options, error) {
-	open, err := cli.OpenBackend(o.backend, o.devices)
+	open, err := cli.OpenBackend(o.backend, o.devices, nil)
 	if err != nil {
 		return contracts.Options{}, err
 	}

@@ -29,6 +29,9 @@ type Options struct {
 	// Tally, where not nil, counts what tiles were asked to do, over all backends
 	// opened with it. Backend.Tally counts the routines of one.
 	Tally *Tally
+	// Pool, where not nil, is memory to allocate from before the run-time's. What is not
+	// freed stays in use for as long as the pool is.
+	Pool kernels.Pool
 }
 
 // ISAs lists the instruction sets of this processor, the best one first; Ref is
@@ -82,7 +85,7 @@ func New(o Options) (*Backend, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("%d threads: want 0 (all) or more", o.Threads)
 	}
-	b := &Backend{Backend: ref.New[float32](), threads: o.Threads}
+	b := &Backend{Backend: ref.NewIn(o.Pool), threads: o.Threads}
 	if b.threads == 0 {
 		b.threads = runtime.GOMAXPROCS(0)
 	}

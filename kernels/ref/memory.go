@@ -9,7 +9,10 @@ import (
 )
 
 // buffer is the memory of one Alloc; data is nil after Free.
-type buffer[T Float] struct{ data []T }
+type buffer[T Float] struct {
+	data []T
+	from kernels.Pool // nil is the run-time's memory
+}
 
 // Len is the capacity in elements.
 func (b *buffer[T]) Len() int { return len(b.data) }
@@ -25,19 +28,29 @@ func (b *Backend[T]) Alloc(n int) (kernels.Buffer, error) {
 	if err := probe(bytes); err != nil {
 		return nil, fmt.Errorf("%s: cannot allocate %d elements of %d bytes: %w", b.Name(), n, size, err)
 	}
-	data := make([]T, n)
+	buf := b.zeros(n)
 	live := b.live.Add(bytes)
 	for peak := b.peak.Load(); live > peak && !b.peak.CompareAndSwap(peak, live); {
 		peak = b.peak.Load()
 	}
-	return &buffer[T]{data}, nil
+	return buf, nil
+}
+
+// zeros is a buffer of the backend's pool, or of the run-time's memory.
+func (b *Backend[T]) zeros(n int) *buffer[T] {
+	if b.from != nil && is32[T]() {
+		if x, ok := any(b.from.Take(n)).([]T); ok && x != nil {
+			return &buffer[T]{x, b.from}
+		}
+	}
+	return &buffer[T]{data: make([]T, n)}
 }
 
 // View is a buffer of memory that the backend has not allocated, does not count and
 // must not free. Only the float32 instance has such.
 func (b *Backend[T]) View(x []float32) (kernels.Buffer, bool) {
 	data, ok := any(x).([]T)
-	return &buffer[T]{data}, ok
+	return &buffer[T]{data: data}, ok
 }
 
 // Free ends the use of a buffer: kernels on it panic from now on. Nil and
@@ -48,6 +61,9 @@ func (b *Backend[T]) Free(buf kernels.Buffer) {
 	}
 	own := ownBuffer[T](buf)
 	b.live.Add(-int64(len(own.data)) * int64(elementBytes[T]()))
+	if own.from != nil && own.data != nil {
+		own.from.Give(as32(own.data))
+	}
 	own.data = nil
 }
 

@@ -25,6 +25,7 @@ import (
 type Backend[T Float] struct {
 	live, peak atomic.Int64
 	pool       sync.Pool // *[]T, scratch of the kernels
+	from       kernels.Pool
 }
 
 var (
@@ -35,6 +36,10 @@ var (
 
 // New opens a backend with no memory in use.
 func New[T Float]() *Backend[T] { return &Backend[T]{} }
+
+// NewIn opens a backend that allocates from a pool what that has; nil has nothing. What is
+// not freed stays in use for as long as the pool is.
+func NewIn(p kernels.Pool) *Backend[float32] { return &Backend[float32]{from: p} }
 
 // Name is "ref" for float32 and "ref64" for float64.
 func (b *Backend[T]) Name() string {

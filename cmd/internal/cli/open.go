@@ -31,15 +31,15 @@ func Backends() []string { return []string{"cpu", "ref", CUDA} }
 // OpenBackend gives the maker of a rank's backend. An unknown name, or an
 // instruction set that this processor lacks, is a usage error; GPUs that this machine or
 // this program lacks are a gpu.UnavailableError. The ranks of a process share one cpu
-// backend and its threads.
-func OpenBackend(name string, devices Devices) (func(rank int) (kernels.Backend, error), error) {
+// backend and its threads, which allocates from pool what that has; nil has nothing.
+func OpenBackend(name string, devices Devices, pool kernels.Pool) (func(rank int) (kernels.Backend, error), error) {
 	switch name {
 	case "cpu":
 		isa, err := cpu.ParseISA(os.Getenv(ISAVariable))
 		if err != nil {
 			return nil, Usagef("%s: %w", ISAVariable, err)
 		}
-		b, err := cpu.New(cpu.Options{ISA: isa})
+		b, err := cpu.New(cpu.Options{ISA: isa, Pool: pool})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm/shm"
 	"github.com/lockstep-ml/lockstep/core/comm/tcp"
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // transports make worlds of ranks that are goroutines of this process, by name.
@@ -29,6 +30,20 @@ func Transport(name string) (comm.World, error) {
 		return nil, Usagef("transport %q: known are %s", name, strings.Join(Transports(), ", "))
 	}
 	return world, nil
+}
+
+// Pool is memory for the tensors of a run, which other ranks of this host read where they
+// lie; nil where none reads another's memory, or this system has none: then what they send
+// each other is copied. It takes what is allocated in it until the process ends.
+func (p *Placement) Pool() kernels.Pool {
+	if p.Transport != procs.Shm && !(p.Apart() && p.Transport == procs.Auto) {
+		return nil
+	}
+	pool, err := shm.Memory()
+	if err != nil {
+		return nil
+	}
+	return pool
 }
 
 // OneProcess says how the goroutines of a process reach each other; empty where that is

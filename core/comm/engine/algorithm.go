@@ -205,6 +205,9 @@ func (f *fold) giveBack() {
 	}
 	_ = f.x.e.n.be.Sync() // its fault is the operation's end's to see
 	for i := range f.lent {
-		f.x.lanes[i].link.lender.Return()
+		l := &f.x.lanes[i]
+		if err := l.link.lender.Return(); err != nil {
+			f.x.torn, f.x.why = l, err
+		}
 	}
 }

@@ -55,7 +55,7 @@ func (e *end) Send(ctx context.Context, x kernels.Tensor, to int) error {
 			return w.broken(err)
 		}
 		l := &w.lanes[to]
-		l.out = append(l.out, sending{kind: message, payload: body})
+		l.out = append(l.out, sending{kind: message, payload: body, stays: true})
 		l.in = append(l.in, expecting{kind: receipt})
 		return w.run(ctx)
 	})

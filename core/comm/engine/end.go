@@ -239,6 +239,7 @@ func (x *exchange) connect(ctx context.Context) *protocol.Failure {
 // disconnect is the end of connect, of as many lanes as have links.
 func (x *exchange) disconnect() {
 	for _, l := range x.peers() {
+		l.link.revoke() // whatever an operation that fails has left
 		l.link.drop()
 	}
 }

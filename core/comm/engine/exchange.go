@@ -22,6 +22,8 @@ type exchange struct {
 	digest uint64
 	lanes  []lane // by rank in the group; this rank's own is empty
 	told   bool   // rank 0 knows that it waits
+	torn   *lane  // what has come on it may have changed before it was reduced
+	why    error
 }
 
 // lane is the exchange with one peer.
@@ -32,6 +34,7 @@ type lane struct {
 	in       []expecting
 	sent     int // of out
 	came     int // of in
+	owed     int // of out, sent and not read yet
 	reading  bool
 	incoming []byte         // the payload that is being read
 	lent     kernels.Tensor // instead, where it lies
@@ -39,7 +42,11 @@ type lane struct {
 	headed   bool
 }
 
+// pending reports whether something is to be sent, to be read, or to come.
+func (l *lane) pending() bool { return l.sent < len(l.out) || l.owed > 0 || l.came < len(l.in) }
+
 // sending is a piece for a peer. It may go once *gate is over need; a nil gate is open.
+// Where it stays, nothing but what the peer answers with overwrites the payload.
 type sending struct {
 	kind    kind
 	phase   uint16
@@ -47,6 +54,7 @@ type sending struct {
 	payload []byte
 	gate    *int
 	need    int
+	stays   bool
 	done    func()
 }
 
@@ -171,14 +179,21 @@ func (x *exchange) round() (progress, pending bool, f *protocol.Failure) {
 			q, f = x.pull(l)
 			p = p || q
 		}
-		if err != nil {
+		if was := l.owed; err == nil && f == nil {
+			l.owed, err = l.link.owed()
+			p = p || l.owed < was
+		}
+		switch {
+		case err != nil:
 			f = x.lost(l, err)
+		case f == nil && x.torn != nil:
+			f = x.lost(x.torn, x.why)
 		}
 		if f != nil {
 			return false, false, f
 		}
 		progress = progress || p
-		pending = pending || l.sent < len(l.out) || l.came < len(l.in)
+		pending = pending || l.pending()
 	}
 	return progress, pending, nil
 }
@@ -194,7 +209,7 @@ func (x *exchange) push(l *lane) (progress bool, err error) {
 	if x.e.n.cfg.Checksum && !l.link.out.open {
 		f.sum(s.payload)
 	}
-	progress, done, err := l.link.write(&f, s.payload)
+	progress, done, err := l.link.write(&f, s.payload, s.stays)
 	if err != nil || !done {
 		return progress, err
 	}
@@ -340,7 +355,7 @@ func (x *exchange) interrupted(ctx context.Context) *protocol.Failure {
 func (x *exchange) parted() *protocol.Failure {
 	for i := range x.lanes {
 		l := &x.lanes[i]
-		if l.sent == len(l.out) && l.came == len(l.in) {
+		if !l.pending() {
 			continue
 		}
 		if x.e.without(x.call, i, l.seq) {
@@ -368,7 +383,7 @@ func (x *exchange) missing() (late []int) {
 		}
 	}
 	for i := range x.lanes {
-		if l := &x.lanes[i]; least < 0 && l.sent < len(l.out) {
+		if l := &x.lanes[i]; least < 0 && l.pending() {
 			late = append(late, x.e.ranks[i])
 		}
 	}

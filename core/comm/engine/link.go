@@ -81,15 +81,27 @@ type Link interface {
 // Lender is a Link whose payloads can be read where they lie.
 type Lender interface {
 	Link
-	// Memory is all that payloads can lie in.
-	Memory() []float32
 	// Lends reports whether payloads of n bytes are lent.
 	Lends(n int) bool
-	// Lend gives, once it is there, the element of Memory at which a payload of n bytes
-	// begins that follows a header which has been read. It is read with that.
-	Lend(n int) (at int, ok bool, err error)
-	// Return gives back the oldest payload that is lent.
-	Return()
+	// Lend gives, once it is there, a payload of n bytes that follows a header which has
+	// been read. It is read with that.
+	Lend(n int) (x []float32, ok bool, err error)
+	// Return gives back the oldest payload that is lent. An error says that it may have
+	// changed since.
+	Return() error
+}
+
+// Poster is a Link whose peer can read payloads where they lie on this side.
+type Poster interface {
+	Link
+	// Post writes a frame, but of its payload only where it is. It gives the length of
+	// both; 0 where that cannot be done, or not now, and the frame is to be written.
+	Post(header, payload []byte) (n int, err error)
+	// Owed is how many payloads the peer has not read yet, or not given back. They must
+	// stay as they are. Who waits for that is waked as for what can be written.
+	Owed() (int, error)
+	// Revoke says that what is owed may change from now on.
+	Revoke()
 }
 
 // Polled is a Link of which no descriptor says that something can be read, or written:
@@ -113,9 +125,10 @@ type corruption struct{ error }
 // link is a Link with the frames that are under way.
 type link struct {
 	Link
-	peer   int            // in the world
-	lender Lender         // nil where payloads are not lent
-	memory kernels.Buffer // the lender's
+	peer   int    // in the world
+	lender Lender // nil where payloads are not lent
+	viewer viewer // of what the lender lends
+	poster Poster // nil where all is written
 
 	mu     sync.Mutex
 	users  int // operations
@@ -136,10 +149,11 @@ type link struct {
 // newLink takes over a link.
 func newLink(made Link, peer int, be kernels.Backend) *link {
 	l := &link{Link: made, peer: peer}
+	l.poster, _ = made.(Poster)
 	lender, lends := made.(Lender)
 	if v, views := be.(viewer); lends && views {
-		if buf, ok := v.View(lender.Memory()); ok {
-			l.lender, l.memory = lender, buf
+		if _, ok := v.View(nil); ok {
+			l.lender, l.viewer = lender, v
 		}
 	}
 	return l
@@ -179,20 +193,28 @@ func (l *link) lends(n int) bool { return l.lender != nil && l.lender.Lends(4*n)
 
 // lend is a payload of n elements where it lies, once it is there.
 func (l *link) lend(n int) (t kernels.Tensor, ok bool, err error) {
-	at, ok, err := l.lender.Lend(4 * n)
+	x, ok, err := l.lender.Lend(4 * n)
 	if ok {
-		t = kernels.Flat(l.memory).Range(at, at+n)
+		buf, _ := l.viewer.View(x)
+		t = kernels.Flat(buf)
 	}
 	return t, ok, err
 }
 
-// write goes on writing a frame; done says that all of it is written.
-func (l *link) write(f *frame, payload []byte) (progress, done bool, err error) {
+// write goes on writing a frame; done says that all of it is written. A payload that
+// stays as it is until it is not owed any more may be read where it lies.
+func (l *link) write(f *frame, payload []byte, stays bool) (progress, done bool, err error) {
 	if !l.out.open {
 		f.put(&l.out.header)
 		l.out.done, l.out.open = 0, true
 	}
-	n, err := l.Write(l.out.header[:], payload, l.out.done)
+	n := 0
+	if stays && l.poster != nil && l.out.done == 0 {
+		n, err = l.poster.Post(l.out.header[:], payload)
+	}
+	if n == 0 && err == nil {
+		n, err = l.Write(l.out.header[:], payload, l.out.done)
+	}
 	if err != nil {
 		return false, false, err
 	}
@@ -200,6 +222,21 @@ func (l *link) write(f *frame, payload []byte) (progress, done bool, err error) 
 	done = l.out.done == headerBytes+len(payload)
 	l.out.open = !done
 	return n > 0, done, nil
+}
+
+// owed is how many payloads the peer still reads where they lie.
+func (l *link) owed() (int, error) {
+	if l.poster == nil {
+		return 0, nil
+	}
+	return l.poster.Owed()
+}
+
+// revoke ends what is owed.
+func (l *link) revoke() {
+	if n, err := l.owed(); n > 0 || err != nil {
+		l.poster.Revoke()
+	}
 }
 
 // read goes on reading a header and, straight behind it, a payload of a known length;

@@ -230,26 +230,26 @@ type lending struct {
 
 const lendingSlots = slots + 1
 
-func (l *lending) Memory() []float32 { return l.mem }
-func (l *lending) Lends(n int) bool  { return n > 0 && n <= 4*len(l.mem)/lendingSlots }
+func (l *lending) Lends(n int) bool { return n > 0 && n <= 4*len(l.mem)/lendingSlots }
 
-func (l *lending) Lend(n int) (at int, ok bool, err error) {
-	at = l.read % lendingSlots * len(l.mem) / lendingSlots
+func (l *lending) Lend(n int) (x []float32, ok bool, err error) {
+	at := l.read % lendingSlots * len(l.mem) / lendingSlots
 	slot := l.mem[at : at+n/4]
 	k, err := l.Read(make([]byte, headerBytes), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(slot))), n), headerBytes+l.done)
 	if l.done += k; err != nil || l.done < n {
-		return 0, false, err
+		return nil, false, err
 	}
 	l.lent = append(l.lent, slot)
 	l.read, l.done = l.read+1, 0
-	return at, true, nil
+	return slot, true, nil
 }
 
-func (l *lending) Return() {
+func (l *lending) Return() error {
 	for i := range l.lent[0] {
 		l.lent[0][i] = float32(math.NaN())
 	}
 	l.lent = l.lent[1:]
+	return nil
 }
 
 // What is lent is used before it is given back, and all of it is given back.

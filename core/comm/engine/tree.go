@@ -68,7 +68,8 @@ func (x *exchange) exchangeWhole(ctx context.Context, t kernels.Tensor, op kerne
 	for c := range f.ready {
 		err = first(err, l.send(x, t, c, toOwner, nil))
 		if err == nil {
-			l.out[len(l.out)-1].done = func() { f.step(c) }
+			last := &l.out[len(l.out)-1]
+			last.stays, last.done = false, func() { f.step(c) }
 		}
 		err = first(err, l.fold(f, peer, c))
 	}
@@ -152,7 +153,7 @@ func first(err, next error) error {
 // send queues chunk c of a tensor; it may go once gate is over c.
 func (l *lane) send(x *exchange, t kernels.Tensor, c int, phase uint16, gate *int) error {
 	body, err := x.e.bytes(x.e.chunkOf(t, c))
-	l.out = append(l.out, sending{kind: piece, phase: phase, index: uint32(c), payload: body, gate: gate, need: c})
+	l.out = append(l.out, sending{kind: piece, phase: phase, index: uint32(c), payload: body, gate: gate, need: c, stays: true})
 	if phase == fromOwner {
 		x.e.moved += int64(len(body)) // written to a peer
 	}

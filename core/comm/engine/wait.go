@@ -62,7 +62,7 @@ func (x *exchange) wait(ctx context.Context, atMost, waited time.Duration) error
 		l := &x.lanes[i]
 		write := l.sent < len(l.out) && open(l.out[l.sent].gate, l.out[l.sent].need)
 		read := l.came < len(l.in) && (l.reading || open(l.in[l.came].gate, l.in[l.came].need))
-		if !read && !write {
+		if !read && !write && l.owed == 0 {
 			continue
 		}
 		fd, events, ready := l.link.Wait(read, write)

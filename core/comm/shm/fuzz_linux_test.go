@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,10 @@ const (
 	fuzzReturn        // give back a loan
 	fuzzWrite         // go on writing a frame, of a size where it begins
 	fuzzWait          // wait
+	fuzzApart         // a line that says where in the peer's arena a payload is: from its end, or anywhere
+	fuzzPost          // post a payload, of a size where it begins
+	fuzzOwed          // look what is read of that
+	fuzzRevoke        // end that
 	fuzzOps
 )
 
@@ -52,6 +57,8 @@ type victim struct {
 	done     int // of the frame that is being written
 	sends    int
 	payloads []byte
+	arena    []byte // what it posts
+	posts    int
 }
 
 // take goes on reading.
@@ -74,15 +81,15 @@ func (v *victim) take(p *program, lends bool) error {
 		}
 	}
 	if v.lends && v.came == headerBytes {
-		at, ok, err := v.Lend(v.size)
+		x, ok, err := v.Lend(v.size)
 		switch {
 		case err != nil || !ok:
 			return nil
-		case at < 0 || at+v.size/4 > len(v.Memory()):
-			return errors.New("what is lent is not in the ring")
+		case len(x) != v.size/4:
+			return errors.New("what is lent is of another length")
 		}
 		v.came += v.size
-		_ = v.Memory()[at] + v.Memory()[at+v.size/4-1]
+		_ = x[0] + x[len(x)-1]
 	}
 	if v.came >= headerBytes+v.size {
 		v.came = 0
@@ -105,6 +112,32 @@ func (v *victim) give(p *program) error {
 	return nil
 }
 
+// post hands over a payload, unless it is in the middle of another one.
+func (v *victim) post(p *program) error {
+	if v.done > 0 {
+		return nil
+	}
+	size := sizes()[int(p.next())%len(sizes())]
+	n, err := v.Post(v.header[:], v.arena[:size])
+	if n != 0 && n != headerBytes+size {
+		return errors.New("it posted a part")
+	}
+	if n > 0 && err == nil {
+		v.posts++
+	}
+	return nil
+}
+
+// settle looks what the peer says that it has read.
+func (v *victim) settle() error {
+	owed, _ := v.Owed()
+	if owed < 0 || owed > v.posts {
+		return errors.New("it is owed more than it has posted")
+	}
+	v.posts = owed
+	return nil
+}
+
 // sound reports what no peer may bring about: that a side believes in more than a ring
 // holds, and so reads what is not written, or writes over what is not read.
 func (v *victim) sound() error {
@@ -119,21 +152,35 @@ func (v *victim) sound() error {
 
 // attack does what a hostile peer does; false where this is none of that.
 func (v *victim) attack(op byte, p *program, far int) bool {
-	words := []interface{ Store(uint64) }{v.in.head, v.in.tail, v.in.headWanted, v.in.tailWanted, v.out.head, v.out.tail, v.out.headWanted, v.out.tailWanted}
+	words := []interface{ Store(uint64) }{v.in.head, v.in.tail, v.in.headWanted, v.in.tailWanted, v.out.head, v.out.tail, v.out.headWanted, v.out.tailWanted,
+		v.in.reach, v.in.torn, v.out.reach, v.out.torn}
 	switch op {
 	case fuzzWord:
 		words[int(p.next())%len(words)].Store(p.word())
 	case fuzzNear:
 		i, near := int(p.next())%len(words), v.in.at
-		if i >= len(words)/2 {
+		if i >= 4 && i < 8 {
 			near = v.out.at
 		}
 		words[i].Store(near + uint64(int64(int8(p.next()))*lineBytes*512) + uint64(int64(int8(p.next()))))
 	case fuzzLine:
 		at := aligned(v.in.at)
-		mark := []uint32{lineFrame, lineSkip, 0, 1}[p.next()%4]
+		mark := []uint32{lineFrame, lineSkip, lineApart, 1}[p.next()%4]
 		w := &writer{ring: v.in.ring, at: at}
-		w.line(mark, []byte{p.next()})
+		w.line(mark, 0, []byte{p.next()})
+		w.head.Store(at + lineBytes)
+	case fuzzApart:
+		const few = 4 << 20 // what is read takes memory
+		where := p.word()
+		switch {
+		case where%3 > 0:
+			where = arenaBytes - where%few
+		case where < arenaBytes:
+			where %= few
+		}
+		at := aligned(v.in.at)
+		w := &writer{ring: v.in.ring, at: at}
+		w.line(lineApart, where, []byte{p.next()})
 		w.head.Store(at + lineBytes)
 	case fuzzBytes:
 		binary.LittleEndian.PutUint64(v.in.mem[p.word()%RingBytes:], p.word())
@@ -159,25 +206,36 @@ func FuzzSegment(f *testing.F) {
 		{fuzzNear, 5, 1, 0, fuzzWrite, 18, fuzzWrite, fuzzNear, 5, 0, 0, fuzzWrite, fuzzWrite},
 		{fuzzLine, 3, 0, fuzzRead, 4, fuzzGone, fuzzWait, fuzzRead},
 		append([]byte{fuzzLine, 1, 9}, turn...), append(write, read...), turn,
+		{fuzzPost, 9, fuzzOwed, fuzzNear, 5, 0, 0, fuzzOwed, fuzzPost, 10, fuzzRevoke, fuzzWait, fuzzOwed},
+		append(binary.LittleEndian.AppendUint64([]byte{fuzzApart}, 4), 1, fuzzLend, 10, fuzzWait, fuzzReturn, fuzzRead, 3),
+		append(binary.LittleEndian.AppendUint64([]byte{fuzzApart}, 3<<60), 1, fuzzRead, 10, fuzzRead, fuzzWait),
 	} {
 		f.Add(seed)
 	}
 	payloads := make([]byte, 2*RingBytes+8)
+	x := readable(f).Take(RingBytes)
+	mine := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := pair(t)
 		defer near.Close()
 		defer far.Close()
-		v, p := &victim{link: near, payloads: payloads}, program(b[:min(len(b), 512)])
+		v, p := &victim{link: near, payloads: payloads, arena: mine}, program(b[:min(len(b), 512)])
 		for len(p) > 0 {
 			var err error
 			switch op := p.next() % fuzzOps; {
 			case v.attack(op, &p, far.fd):
 			case op == fuzzReturn && len(v.in.loans) > 0:
-				v.Return()
+				_ = v.Return() // its peer may say that it changes what it has sent
 			case op == fuzzRead || op == fuzzLend:
 				err = v.take(&p, op == fuzzLend)
 			case op == fuzzWrite:
 				err = v.give(&p)
+			case op == fuzzPost:
+				err = v.post(&p)
+			case op == fuzzOwed:
+				err = v.settle()
+			case op == fuzzRevoke:
+				v.Revoke()
 			case op == fuzzWait:
 				v.Wait(true, true)
 				v.Waited()

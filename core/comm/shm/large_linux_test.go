@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,13 +49,27 @@ func TestLarge(t *testing.T) {
 	for _, algo := range []names.Algorithm{names.Tree, names.Ring, names.Star} {
 		worlds = append(worlds, world{algo, 2}, world{algo, 3})
 	}
+	pool, err := shm.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	posts := &atomic.Int64{}
+	defer func() {
+		if posts.Load() == 0 {
+			t.Error("nothing was read in place")
+		}
+	}()
+	of := func(b kernels.Backend) func(int) kernels.Backend { return func(int) kernels.Backend { return b } }
 	for _, w := range race.Some(3, worlds) {
 		o := comm.Options{Algorithm: w.algo, Deadline: 30 * time.Second}
 		want := all(t, nil, w.size, host, o, n)
 		for name, got := range map[string][][]float32{
-			"in place": all(t, shm.Local, w.size, host, o, n),
-			"copied":   all(t, shm.Local, w.size, func(int) kernels.Backend { return apart{commtest.Memory{}} }, o, n),
-			"summed":   all(t, summed, w.size, host, o, n),
+			"in place":              all(t, shm.Local, w.size, host, o, n),
+			"copied":                all(t, shm.Local, w.size, func(int) kernels.Backend { return apart{commtest.Memory{}} }, o, n),
+			"summed":                all(t, summed, w.size, host, o, n),
+			"read in place":         all(t, shm.Posted(false, posts), w.size, of(shm.InArena(pool)), o, n),
+			"read in place, summed": all(t, shm.Posted(true, posts), w.size, of(shm.InArena(pool)), o, n),
+			"read, and copied":      all(t, shm.Posted(false, posts), w.size, of(apart{shm.InArena(pool)}), o, n),
 		} {
 			for r := range got {
 				for i := range got[r] {
@@ -106,6 +121,11 @@ func each(ctx context.Context, c comm.Communicator, be kernels.Backend, n int) (
 		bufs[i] = kernels.Flat(b)
 		be.Write(bufs[i], x)
 	}
+	defer func() {
+		for _, b := range bufs {
+			be.Free(b.Buf)
+		}
+	}()
 	a, b, d := bufs[0], bufs[1], bufs[2]
 	if err := c.AllReduce(ctx, a, kernels.Sum); err != nil {
 		return nil, err

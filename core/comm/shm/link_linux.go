@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,15 +13,20 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm/engine"
 )
 
-var _ engine.Lender = (*link)(nil)
+var (
+	_ engine.Lender = (*link)(nil)
+	_ engine.Poster = (*link)(nil)
+)
 
 // link is an engine.Link over a segment.
 type link struct {
-	fd   int // the socket by which both sides wake each other
-	seg  *segment
-	in   reader
-	out  writer
-	gone error // why the other side is
+	fd    int // the socket by which both sides wake each other
+	seg   *segment
+	in    reader
+	out   writer
+	full  bool  // out has no room for what goes on
+	least int   // the length of payloads that are posted
+	gone  error // why the other side is
 }
 
 // newLink takes over a connection and a segment, of which this side reads one ring.
@@ -29,7 +35,11 @@ func newLink(conn net.Conn, seg *segment, reads int) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &link{fd: fd, seg: seg, in: reader{ring: seg.ring(reads)}, out: writer{ring: seg.ring(1 - reads)}}, nil
+	l := &link{fd: fd, seg: seg, in: reader{ring: seg.ring(reads)}, out: writer{ring: seg.ring(1 - reads)}, least: leastPosted}
+	if seg.peer != nil {
+		l.in.reach.Store(1)
+	}
+	return l, nil
 }
 
 // Write implements engine.Link.
@@ -38,8 +48,9 @@ func (l *link) Write(header, payload []byte, done int) (n int, err error) {
 		return 0, fmt.Errorf("a header of %d bytes, want %d", len(header), headerBytes)
 	}
 	w := &l.out
+	defer func() { l.full = done+n < len(header)+len(payload) }()
 	if done == 0 {
-		begun, err := w.begin(header)
+		begun, err := w.begin(lineFrame, 0, header)
 		if err != nil || !begun {
 			return 0, l.over(err)
 		}
@@ -64,6 +75,46 @@ func (l *link) Write(header, payload []byte, done int) (n int, err error) {
 	return n, nil
 }
 
+// Post implements engine.Poster: for what lies in this process's arena and is long.
+func (l *link) Post(header, payload []byte) (n int, err error) {
+	if l.seg.mine == nil || len(payload) < l.least || l.out.reach.Load() != 1 {
+		return 0, nil
+	}
+	at, ok := l.seg.mine.offset(payload)
+	if !ok {
+		return 0, nil
+	}
+	w := &l.out
+	if begun, err := w.begin(lineApart, uint64(at), header); err != nil || !begun {
+		return 0, l.over(err)
+	}
+	l.full = false
+	w.owed = append(w.owed, w.at)
+	return len(header) + len(payload), l.wake(w.publish(true))
+}
+
+// Owed implements engine.Poster.
+func (l *link) Owed() (int, error) {
+	w := &l.out
+	if len(w.owed) == 0 {
+		return 0, nil
+	}
+	if err := w.look(); err != nil {
+		return len(w.owed), err
+	}
+	read := 0
+	for read < len(w.owed) && over(w.freed, w.owed[read]) {
+		read++
+	}
+	if w.owed = slices.Delete(w.owed, 0, read); read > 0 || len(w.owed) == 0 {
+		return len(w.owed), nil
+	}
+	return len(w.owed), l.gone
+}
+
+// Revoke implements engine.Poster.
+func (l *link) Revoke() { l.out.torn.Store(1) }
+
 // Read implements engine.Link.
 func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 	if len(header) != headerBytes {
@@ -77,7 +128,12 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 		}
 		n = len(header)
 	}
-	k, err := r.copy(payload[done+n-len(header):])
+	rest := payload[done+n-len(header):]
+	read := r.copy
+	if r.apart && len(rest) > 0 {
+		read = l.fetch
+	}
+	k, err := read(rest)
 	n += k
 	if err == nil {
 		err = l.wake(r.free())
@@ -88,27 +144,37 @@ func (l *link) Read(header, payload []byte, done int) (n int, err error) {
 	return n, err
 }
 
-// Memory implements engine.Lender.
-func (l *link) Memory() []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(l.in.mem))), len(l.in.mem)/4)
+// fetch copies a payload of the peer's arena.
+func (l *link) fetch(payload []byte) (n int, err error) {
+	from, err := l.seg.peer.part(l.in.where, len(payload))
+	if err == nil {
+		n, l.in.apart = copy(payload, from), false
+		err = l.in.stayed()
+	}
+	return n, err
 }
 
 // Lends implements engine.Lender: pieces of which several have room.
 func (l *link) Lends(n int) bool { return n > 0 && n <= RingBytes/4 }
 
 // Lend implements engine.Lender.
-func (l *link) Lend(n int) (at int, ok bool, err error) {
-	at, ok, err = l.in.lend(n)
-	if !ok {
+func (l *link) Lend(n int) (x []float32, ok bool, err error) {
+	var from []byte
+	if r := &l.in; r.apart {
+		if from, err = l.seg.peer.part(r.where, n); err == nil {
+			r.loans, r.apart, ok = append(r.loans, r.at-lineBytes), false, true
+		}
+	} else if from, ok, err = r.lend(n); !ok {
 		err = l.over(err)
 	}
-	return at / 4, ok, err
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(from))), len(from)/4), ok, err
 }
 
 // Return implements engine.Lender.
-func (l *link) Return() {
+func (l *link) Return() error {
 	l.in.loans = l.in.loans[1:]
 	_ = l.wake(l.in.free()) // a peer that is gone is noticed by who waits for it
+	return l.in.stayed()
 }
 
 // over is the error of what cannot go on: that of the other side's end, where it is
@@ -138,9 +204,13 @@ func (l *link) Wait(read, write bool) (fd int, events int16, ready bool) {
 		l.in.headWanted.Store(max(l.in.wants, 1))
 		ready = over(l.in.head.Load(), l.in.wants)
 	}
+	wants := l.out.wants
+	if owed := l.out.owed; len(owed) > 0 && !(write && l.full) {
+		write, wants = true, owed[len(owed)-1]
+	}
 	if write {
-		l.out.tailWanted.Store(max(l.out.wants, 1))
-		ready = ready || over(l.out.tail.Load(), l.out.wants)
+		l.out.tailWanted.Store(max(wants, 1))
+		ready = ready || over(l.out.tail.Load(), wants)
 	}
 	return l.fd, unix.POLLIN, ready
 }

@@ -5,11 +5,17 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-ml/lockstep/core/comm"
+	"github.com/lockstep-ml/lockstep/core/comm/commtest"
+	"github.com/lockstep-ml/lockstep/core/comm/engine"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // sockets is a connection between two sides of this process.
@@ -55,6 +61,78 @@ func pair(t testing.TB) (a, b *link) {
 	return a, b
 }
 
+// readable is memory of this process that its peers can read, from then on.
+func readable(t testing.TB) kernels.Pool {
+	t.Helper()
+	pool, err := Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// InArena is a backend whose tensors lie in a pool: all of them.
+func InArena(p kernels.Pool) kernels.Backend { return &inArena{pool: p} }
+
+type inArena struct {
+	commtest.Memory
+	pool kernels.Pool
+}
+
+func (b *inArena) Alloc(n int) (kernels.Buffer, error) {
+	if n < 0 {
+		return b.Memory.Alloc(n)
+	}
+	buf, _ := b.View(b.pool.Take(max(n, leastTaken/4))[:n])
+	return buf, nil
+}
+
+func (b *inArena) Free(buf kernels.Buffer) {
+	if x, ok := b.Host(kernels.Flat(buf)); ok && len(x) > 0 {
+		b.pool.Give(x) // as many pages as were taken
+	}
+}
+
+// Posted is a comm.World whose ranks post all that lies in their arena, with sums or
+// without, and count what they have posted.
+func Posted(checksum bool, posts *atomic.Int64) comm.World {
+	return func(ctx context.Context, size int, be func(int) kernels.Backend, o comm.Options) ([]comm.Communicator, error) {
+		configs, err := engine.Listen(size, func() ([]engine.Way, error) {
+			w, err := Listen()
+			w.Link = func(ctx context.Context, conn net.Conn, dialed bool) (engine.Link, error) {
+				l, err := connect(ctx, conn, dialed)
+				if err != nil {
+					return nil, err
+				}
+				l.(*link).least = 1
+				return &counted{l.(*link), posts}, nil
+			}
+			return []engine.Way{w}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for r := range configs {
+			c := &configs[r]
+			c.Rank, c.Size, c.Coordinator, c.Run, c.Checksum, c.Options = r, size, configs[0].Addr(), "posted", checksum, o
+		}
+		return engine.JoinAll(ctx, configs, be)
+	}
+}
+
+type counted struct {
+	*link
+	posts *atomic.Int64
+}
+
+func (c *counted) Post(header, payload []byte) (int, error) {
+	n, err := c.link.Post(header, payload)
+	if n > 0 {
+		c.posts.Add(1)
+	}
+	return n, err
+}
+
 // level is how much this process has of what links take.
 type level struct{ descriptors, mappings int }
 
@@ -68,5 +146,5 @@ func levelNow(t testing.TB) level {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return level{len(open), strings.Count(string(maps), "lockstep link")}
+	return level{len(open), strings.Count(string(maps), "memfd:lockstep")}
 }

@@ -11,10 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is the memory of a link: a page of words, and two rings.
+// segment is the memory of a link: a page of words, and two rings; and, where they are
+// handed over with it, the arenas of both sides.
 type segment struct {
 	control []byte
 	rings   [2]unsafe.Pointer // each mapped twice in a row
+	mine    *arena
+	peer    *peer
 }
 
 // seals are what nobody may do to a segment any more: to touch memory that was cut off
@@ -40,18 +43,26 @@ func newSegment() (fd int, s *segment, err error) {
 	return fd, s, nil
 }
 
-// mapped maps a segment that is of the right size and stays so.
-func mapped(fd int) (*segment, error) {
+// sealed looks at shared memory, whose size must stay what it is.
+func sealed(fd int) (st unix.Stat_t, err error) {
 	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return nil, fmt.Errorf("what is no shared memory: %w", err)
+		return st, fmt.Errorf("what is no shared memory: %w", err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err = unix.Fstat(fd, &st); err == nil && has&seals != seals {
+		err = fmt.Errorf("shared memory of %d bytes with seals %#x: must have %#x", st.Size, has, seals)
+	}
+	return st, err
+}
+
+// mapped maps a segment that is of the right size and stays so.
+func mapped(fd int) (*segment, error) {
+	st, err := sealed(fd)
+	if err != nil {
 		return nil, err
 	}
-	if has&seals != seals || st.Size != segmentBytes {
-		return nil, fmt.Errorf("shared memory of %d bytes with seals %#x: must have %d and %#x", st.Size, has, segmentBytes, seals)
+	if st.Size != segmentBytes {
+		return nil, fmt.Errorf("shared memory of %d bytes: must have %d", st.Size, segmentBytes)
 	}
 	s := &segment{}
 	if s.control, err = unix.Mmap(fd, 0, controlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
@@ -94,10 +105,15 @@ func (s *segment) close() error {
 			s.rings[i] = nil
 		}
 	}
+	if s.peer != nil {
+		err = errors.Join(err, s.peer.drop())
+		s.peer = nil
+	}
 	return err
 }
 
-// offer makes the segment of a connection that this side has dialed.
+// offer makes the segment of a connection that this side has dialed, and hands it over.
+// What the other side answers with is its arena.
 func offer(ctx context.Context, conn *net.UnixConn) (*segment, error) {
 	fd, s, err := newSegment()
 	if err != nil {
@@ -105,14 +121,14 @@ func offer(ctx context.Context, conn *net.UnixConn) (*segment, error) {
 	}
 	defer unix.Close(fd)
 	err = bounded(ctx, conn, func() error {
-		if _, _, err := conn.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil); err != nil {
+		if err := s.hand(conn, fd); err != nil {
 			return fmt.Errorf("hand over shared memory: %w", err)
 		}
-		var b [1]byte
-		if _, err := conn.Read(b[:]); err != nil {
+		fds, err := descriptors(conn, 0)
+		if err != nil {
 			return fmt.Errorf("shared memory was not taken: %w", err)
 		}
-		return nil
+		return s.meet(fds)
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -123,16 +139,17 @@ func offer(ctx context.Context, conn *net.UnixConn) (*segment, error) {
 // take is the other side of offer.
 func take(ctx context.Context, conn *net.UnixConn) (s *segment, err error) {
 	err = bounded(ctx, conn, func() error {
-		fd, err := descriptor(conn)
+		fds, err := descriptors(conn, 1)
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
-		if s, err = mapped(fd); err != nil {
+		if s, err = mapped(fds[0]); err != nil {
+			return errors.Join(err, closeAll(fds))
+		}
+		if err := errors.Join(unix.Close(fds[0]), s.meet(fds[1:])); err != nil {
 			return err
 		}
-		_, err = conn.Write([]byte{1})
-		return err
+		return s.hand(conn)
 	})
 	if err != nil && s != nil {
 		err, s = errors.Join(err, s.close()), nil
@@ -140,32 +157,58 @@ func take(ctx context.Context, conn *net.UnixConn) (s *segment, err error) {
 	return s, err
 }
 
-// descriptor receives the one that comes with a byte. Of several all are closed.
-func descriptor(conn *net.UnixConn) (fd int, err error) {
+// hand gives descriptors to the other side, the last one that of this process's arena if
+// it has one.
+func (s *segment) hand(conn *net.UnixConn, fds ...int) error {
+	if s.mine = process.arena.Load(); s.mine != nil {
+		fds = append(fds, s.mine.reads)
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix([]byte{1}, rights, nil)
+	return err
+}
+
+// meet maps the arena of the other side, if that has one.
+func (s *segment) meet(fds []int) (err error) {
+	for _, fd := range fds {
+		s.peer, err = read(fd)
+	}
+	return errors.Join(err, closeAll(fds))
+}
+
+// descriptors receives those that come with a byte: some, and perhaps one of an arena. Of
+// others all are closed.
+func descriptors(conn *net.UnixConn, some int) (fds []int, err error) {
 	var b [1]byte
 	oob := make([]byte, 256)
 	n, oobn, flags, _, err := conn.ReadMsgUnix(b[:], oob)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
 	all, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	var fds []int
 	for i := range all {
 		more, err := unix.ParseUnixRights(&all[i])
 		if err == nil {
 			fds = append(fds, more...)
 		}
 	}
-	if len(fds) == 1 && n == 1 && flags&unix.MSG_CTRUNC == 0 {
-		return fds[0], nil
+	if (len(fds) == some || len(fds) == some+1) && n == 1 && flags&unix.MSG_CTRUNC == 0 {
+		return fds, nil
 	}
+	return nil, errors.Join(fmt.Errorf("%d descriptors came with %d bytes, want %d or %d with one", len(fds), n, some, some+1), closeAll(fds))
+}
+
+func closeAll(fds []int) (err error) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // only to be rid of it
+		err = errors.Join(err, unix.Close(fd))
 	}
-	return -1, fmt.Errorf("%d descriptors came with %d bytes, want one", len(fds), n)
+	return err
 }
 
 // bounded does what has the time that ctx allows.

@@ -47,8 +47,10 @@ func TestSegmentsOfPeers(t *testing.T) {
 	}
 	cases := []handed{
 		{"a segment", "", one(segmentBytes, seals)},
-		{"none", "0 descriptors came with 1 bytes, want one", func(testing.TB) []int { return nil }},
-		{"two", "2 descriptors came", func(t testing.TB) []int { return []int{memfd(t, segmentBytes, seals), memfd(t, segmentBytes, seals)} }},
+		{"none", "0 descriptors came with 1 bytes, want 1 or 2 with one", func(testing.TB) []int { return nil }},
+		{"three", "3 descriptors came", func(t testing.TB) []int {
+			return []int{memfd(t, segmentBytes, seals), memfd(t, segmentBytes, seals), memfd(t, segmentBytes, seals)}
+		}},
 		{"as many as can be", "descriptors came", func(t testing.TB) (fds []int) {
 			for range 250 {
 				fds = append(fds, memfd(t, 0, 0))
