@@ -25,6 +25,7 @@ type Backend struct {
 	routines map[string]*routine
 	names    []string // of the routines, in the order of the PTX
 	params   gpu.Params
+	queue    queue
 	fixed    arena
 	scratch  *gpu.Buffer
 	sums     *gpu.Buffer          // what kernels add integers to
@@ -77,7 +78,7 @@ func (b *Backend) open(ptx fs.FS) (err error) {
 // Close waits for the device and frees what the backend has there but for the buffers that
 // were not freed.
 func (b *Backend) Close() error {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	var errs []error
 	if b.stream != nil {
@@ -116,7 +117,7 @@ func (b *Backend) Waits() uint64 {
 
 // Sync waits for all earlier kernels and returns the first fault.
 func (b *Backend) Sync() error {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	return b.sync()
 }

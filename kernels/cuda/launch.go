@@ -64,7 +64,7 @@ func (b *Backend) load(ptx fs.FS) error {
 
 // Tally implements kernels.Tallier: one routine for each kernel of the device.
 func (b *Backend) Tally() []kernels.Routine {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	out := make([]kernels.Routine, 0, len(b.names))
 	for _, name := range b.names {

@@ -17,7 +17,7 @@ func (b *Backend) Reduce(dst, src []kernels.Tensor, op kernels.Op) {
 	if op == kernels.Max {
 		kernel = "reduce_max"
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if !b.room(8*(len(dst)+len(src)), 2) {
 		return
@@ -61,7 +61,7 @@ func (b *Backend) collect(n int, launch func(at uint64)) []uint64 {
 // SumSquares implements kernels.Kernels.
 func (b *Backend) SumSquares(acc *kernels.SquareSum, x kernels.Tensor) {
 	kernels.CheckSumSquares(x)
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	const special, block = bins - 1, 16384 // SQUARES of digest.cu
 	for at, n := 0, x.Len(); at < n; at += most {
@@ -120,7 +120,7 @@ func (b *Backend) digest(kernel string, at kernels.Place, ts ...kernels.Tensor) 
 // Hash implements kernels.Kernels.
 func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 	kernels.CheckHash(x)
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	d.Add(b.digest("hash", at, x))
 }
@@ -128,7 +128,7 @@ func (b *Backend) Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place) {
 // HashChanged implements kernels.Kernels.
 func (b *Backend) HashChanged(d *kernels.Digest, x, old kernels.Tensor, at kernels.Place) (changed int) {
 	kernels.CheckHashChanged(x, old)
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	got := b.digest("hash_changed", at, x, old)
 	d.Add(kernels.Digest{A: got.A, B: got.B})
