@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // Backend runs the canonical kernels on one device, in one stream. Several goroutines may
@@ -19,7 +18,7 @@ type Backend struct {
 	dev     *gpu.Device
 	stream  *gpu.Stream
 	modules []*gpu.Module
-	staging *ref.Backend[float32]
+	staging *staging
 
 	mu       sync.Mutex // guards what is below
 	routines map[string]*routine
@@ -55,7 +54,7 @@ func New(d *gpu.Device) (*Backend, error) {
 
 // NewOf is New with other PTX of the same kernels than what ships.
 func NewOf(d *gpu.Device, ptx fs.FS) (*Backend, error) {
-	b := &Backend{dev: d, staging: ref.New[float32](), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}}
+	b := &Backend{dev: d, staging: newStaging(d), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}}
 	if err := b.open(ptx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

@@ -8,8 +8,11 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// buffer is the memory of one Alloc; data is nil after Free.
-type buffer[T Float] struct{ data []T }
+// buffer is the memory of one Alloc, or lent by somebody; data is nil after Free.
+type buffer[T Float] struct {
+	data []T
+	lent bool
+}
 
 // Len is the capacity in elements.
 func (b *buffer[T]) Len() int { return len(b.data) }
@@ -30,14 +33,14 @@ func (b *Backend[T]) Alloc(n int) (kernels.Buffer, error) {
 	for peak := b.peak.Load(); live > peak && !b.peak.CompareAndSwap(peak, live); {
 		peak = b.peak.Load()
 	}
-	return &buffer[T]{data}, nil
+	return &buffer[T]{data: data}, nil
 }
 
-// View is a buffer of memory that the backend has not allocated, does not count and
-// must not free. Only the float32 instance has such.
+// View is a buffer of memory that the backend has not allocated and does not count, and
+// which Free leaves to whom it belongs. Only the float32 instance has such.
 func (b *Backend[T]) View(x []float32) (kernels.Buffer, bool) {
 	data, ok := any(x).([]T)
-	return &buffer[T]{data}, ok
+	return &buffer[T]{data: data, lent: true}, ok
 }
 
 // Free ends the use of a buffer: kernels on it panic from now on. Nil and
@@ -47,7 +50,9 @@ func (b *Backend[T]) Free(buf kernels.Buffer) {
 		return
 	}
 	own := ownBuffer[T](buf)
-	b.live.Add(-int64(len(own.data)) * int64(elementBytes[T]()))
+	if !own.lent {
+		b.live.Add(-int64(len(own.data)) * int64(elementBytes[T]()))
+	}
 	own.data = nil
 }
 
