@@ -50,7 +50,9 @@ DEVICE void take(Product &job, const Product *list, int count) {
   take(job, list, count);          \
   TILE_AT(S, (int)block() - number(job.first), number(job.m), number(job.n))
 
-template <class S> DEVICE void store(const Product &job, const Chains<S> &at, float (&c)[S::COUNT]) {
+template <class S> DEVICE void store(const Product &job, Chains<S> &at, float (&c)[S::COUNT]) {
+  at.rows = number(job.m);
+  at.columns = number(job.n);
   float *out = (float *)word(job.c);
   i64 apart = (i64)word(job.apart);
   each<S>(at, c, [=](int i, int j, float v) { out[i * apart + j] = v; });
@@ -58,7 +60,7 @@ template <class S> DEVICE void store(const Product &job, const Chains<S> &at, fl
 
 template <class S> DEVICE void nt(const Product *list, int count) {
   JOB_AT(S);
-  Later<AlongK> x = {shared_address(&job.a)}, y = {shared_address(&job.b)};
+  Later<AlongK> x = {shared_address(&job.a), shared_address(&job.m)}, y = {shared_address(&job.b), shared_address(&job.n)};
   Tree<S::COUNT, S::LEVELS> tree;
   tree.height = 0;
   NO_UNROLL for (int g = 0, groups = number(job.groups); g < groups; g++) {
@@ -72,8 +74,8 @@ template <class S> DEVICE void nt(const Product *list, int count) {
 
 template <class S> DEVICE void nn(const Product *list, int count) {
   JOB_AT(S);
-  Later<AlongK> x = {shared_address(&job.a)};
-  Later<AcrossK> y = {shared_address(&job.b)};
+  Later<AlongK> x = {shared_address(&job.a), shared_address(&job.m)};
+  Later<AcrossK> y = {shared_address(&job.b), shared_address(&job.n)};
   Tree<S::COUNT, S::LEVELS> tree;
   tree.height = 0;
   NO_UNROLL for (int g = 0, groups = number(job.groups); g < groups; g++) {
@@ -97,7 +99,7 @@ template <class S> DEVICE void tn(const Product *list, int count) {
   float *out = (float *)word(job.c);
   i64 apart = (i64)word(job.apart);
   each<S>(at, c, [=](int i, int j, float &v) { v = out[i * apart + j]; });
-  Later<AcrossK> x = {shared_address(&job.a)}, y = {shared_address(&job.b)};
+  Later<AcrossK> x = {shared_address(&job.a), shared_address(&job.m)}, y = {shared_address(&job.b), shared_address(&job.n)};
   extend<S, ALL>(at, c, x, y, 0, number(job.k));
   store<S>(job, at, c);
 }
