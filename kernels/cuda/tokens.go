@@ -97,7 +97,7 @@ func (b *Backend) CrossEntropy(nll, z, sum, max, target kernels.Tensor, targets 
 	if !ok {
 		return
 	}
-	b.begin("cross_entropy_nll").tensors(nll, sum, max, target).words(at).ints(z.Rows).columns(z.Rows)
+	b.begin("cross_entropy_nll").tensors(nll, sum, max, target).words(at).ints(z.Rows).each(z.Rows)
 	if z.Cols > 0 {
 		b.begin("cross_entropy_grad").tensors(z, sum).words(at).ints(first, z.Rows, z.Cols).floats(invN).grid(z.Rows, z.Cols)
 	}

@@ -116,7 +116,7 @@ func (b *Backend) ColumnSum(dst, x kernels.Tensor) {
 	}
 	b.enter()
 	defer b.mu.Unlock()
-	b.begin("column_sum").tensors(dst).rows(x).ints(x.Rows, x.Cols).columns(x.Cols)
+	b.begin("column_sum").tensors(dst).rows(x).ints(x.Rows, x.Cols).strips(x.Cols)
 }
 
 // Rope implements kernels.Kernels.
@@ -153,6 +153,6 @@ func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 	}
 	b.enter()
 	defer b.mu.Unlock()
-	b.begin("rmsnorm_grad_dw").tensors(dw, dy, x, rstd).ints(x.Rows, x.Cols).columns(x.Cols)
+	b.begin("rmsnorm_grad_dw").tensors(dw, dy, x, rstd).ints(x.Rows, x.Cols).strips(x.Cols)
 	b.begin("rmsnorm_grad_dx").tensors(dx, dy, x, rstd, w, res).ints(x.Rows, x.Cols).floats(float64(x.Cols)).warps(x.Rows)
 }
