@@ -68,3 +68,69 @@ func TestManyRows(t *testing.T) {
 
 // pair is part i of a memory, of rows of two elements.
 func pair(i, rows int) view { return view{2 * i * (maxGridY + 100), rows, 2, 2} }
+
+// TestManyRowsOfDigests: blocks share the rows of a digest whose places are apart.
+func TestManyRowsOfDigests(t *testing.T) {
+	const rows = hashBlocks + 77
+	b := opened(t)
+	w := newTwins(t, b, rand.New(rand.NewPCG(10, 11)), 8*rows)
+	var got []kernels.Digest
+	var counts []int
+	w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+		var d, changed kernels.Digest
+		be.Hash(&d, at(view{1, rows, 3, 4}), kernels.Place{ID: 1, RowStride: 9})
+		counts = append(counts, be.HashChanged(&changed, at(view{0, rows, 3, 3}), at(view{4 * rows, rows, 3, 3}), kernels.Place{ID: 1, RowStride: 9}))
+		got = append(got, d, changed)
+	})
+	if got[0] != got[2] || got[1] != got[3] || counts[0] != counts[1] {
+		t.Errorf("digests %v and %d changed, want %v and %d", got[:2], counts[0], got[2:], counts[1])
+	}
+}
+
+// TestManyKeyGroups: the tree over key groups that are more than the larger tile keeps.
+func TestManyKeyGroups(t *testing.T) {
+	b := opened(t)
+	for _, groups := range []int{shallow, shallow + 1, 2*shallow + 3} {
+		h := kernels.Heads{Seqs: 2, T: 5, Heads: 2 * groups, KVHeads: 2, Dim: 3, KVGroups: groups, Scale: 0.5}
+		w := newTwins(t, b, rand.New(rand.NewPCG(12, uint64(groups))), 60_000)
+		rows, of, next := h.Seqs*h.T, map[string]view{}, 0
+		for _, x := range []struct {
+			name       string
+			rows, cols int
+		}{
+			{"dq", rows, h.Heads * h.Dim}, {"dk", rows, h.KVHeads * h.Dim}, {"dv", rows, h.KVHeads * h.Dim}, {"do", rows, h.Heads * h.Dim},
+			{"q", rows, h.Heads * h.Dim}, {"k", rows, h.KVHeads * h.Dim}, {"v", rows, h.KVHeads * h.Dim}, {"p", h.Seqs * h.Heads * h.T, h.T},
+		} {
+			of[x.name] = view{next, x.rows, x.cols, x.cols}
+			next += x.rows * x.cols
+		}
+		w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+			x := func(name string) kernels.Tensor { return at(of[name]) }
+			be.AttentionGrad(x("dq"), x("dk"), x("dv"), x("do"), x("p"), x("q"), x("k"), x("v"), h)
+			be.Fill(x("p"), 0) // it is anything now
+		})
+		if at := w.differs(t); at >= 0 {
+			t.Errorf("%d key groups: element %d differs", groups, at)
+		}
+	}
+}
+
+// TestListsAnew: lists of tokens that are more than there is room for, some of them again.
+func TestListsAnew(t *testing.T) {
+	const n, table = 70_000, 50
+	b := opened(t)
+	w := newTwins(t, b, rand.New(rand.NewPCG(14, 15)), n+table)
+	for i := range 3 * arenaSize / (4 * n) {
+		tokens := make([]int32, n)
+		for j := range tokens {
+			tokens[j] = int32((j + i%4) % table)
+		}
+		w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+			be.Embedding(at(view{0, n, 1, 1}), at(view{n, table, 1, 1}), tokens, 0)
+		})
+		clear(tokens) // they are the caller's again
+		if at := w.differs(t); at >= 0 {
+			t.Fatalf("list %d: element %d differs", i, at)
+		}
+	}
+}
