@@ -305,30 +305,3 @@ func TestTileOfMany(t *testing.T) {
 		}
 	}
 }
-
-// TestProductsAtTheEnd: no product reads beyond memory that ends with its operands, which
-// are aligned and less than a tile.
-func TestProductsAtTheEnd(t *testing.T) {
-	b := opened(t)
-	for _, n := range []int{4, 36, 132} {
-		const k = 20
-		var bufs []kernels.Buffer
-		for _, size := range []int{n * n, k * n, k * n, n * k, n * k} {
-			buf, err := b.Alloc(size)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bufs = append(bufs, buf)
-		}
-		at := func(i, rows, cols int) kernels.Tensor { return kernels.Flat(bufs[i]).As(rows, cols) }
-		b.MatMulTN(at(0, n, n), at(1, k, n), at(2, k, n))
-		b.MatMulNN(at(0, n, n), []kernels.Term{{A: at(3, n, k), B: at(2, k, n)}})
-		b.MatMulNT(at(0, n, n), at(3, n, k), at(4, n, k), nil)
-		if err := b.Sync(); err != nil {
-			t.Errorf("%d rows and columns: %v", n, err)
-		}
-		for _, buf := range bufs {
-			b.Free(buf)
-		}
-	}
-}
