@@ -52,6 +52,15 @@ test-cuda: test-cuda-smoke test-gpu ## every kernel, plan and launch of training
 	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 2 --launch procs"
 	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2 --launch procs"
 
+.PHONY: bench-cuda
+bench-cuda: c-compiler build-sim ## how often a step of nano waits for a GPU and launches something, on a simulated one
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 ./kernels/cuda -run 'TestWaits|TestProductsTogether' -v
+
+# On the devices that LOCKSTEP_CUDA chooses: without it real ones.
+.PHONY: test-cuda-sweep
+test-cuda-sweep: c-compiler ## exp and log of all 2^32 inputs on a GPU (needs one; with LOCKSTEP_CUDA=sim and make build-sim it is a sample on a simulated one)
+	LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so $(CUDA) test -tags cuda -count=1 -timeout 1h ./kernels/cuda -run TestSweep -v
+
 # Without clang-19 the PTX that is here is used, and go test says whether it is of these
 # sources.
 .PHONY: ptx

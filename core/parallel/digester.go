@@ -8,9 +8,9 @@ import (
 )
 
 // Digester records what a rank's flat buffers hold, parameter by parameter.
-// With a nil Recorder it does nothing.
+// Without a recorder it does nothing.
 type Digester struct {
-	Recorder trace.Recorder
+	Evidence *Evidence
 	Backend  kernels.Backend
 	Layout   *model.Layout
 	// Once says that this rank's copies are the ones that count among
@@ -21,7 +21,7 @@ type Digester struct {
 }
 
 // Record hands an event to the recorder.
-func (e *Digester) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
+func (e *Digester) Record(ev trace.Event) { trace.Record(e.Evidence.Recorder, ev) }
 
 // Digests records one digest event per parameter that has elements in r, a
 // range of the rank's flat buffers; at holds the elements of r. Beside the digest
@@ -29,18 +29,17 @@ func (e *Digester) Record(ev trace.Event) { trace.Record(e.Recorder, ev) }
 // Step, What and Worker come from proto, Lo and Hi say which elements of the
 // flat buffers it covers.
 func (e *Digester) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) error {
-	if e.Recorder == nil {
+	if e.Evidence.Recorder == nil {
 		return nil
 	}
 	var err error
-	var squares kernels.SquareSum // one for all
+	var squares *kernels.SquareSum
 	e.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
 		ev, x := proto, at.Range(p.Off+local.Lo-r.Lo, p.Off+local.Hi-r.Lo)
 		d := new(kernels.Digest)
-		squares = kernels.SquareSum{}
-		AddDigest(d, e.Backend, p, local, x)
-		e.Backend.SumSquares(&squares, x)
-		ev.Squares = trace.Float(squares.Sum())
+		squares = e.Evidence.squares(squares)
+		AddDigest(d, e.Evidence.Sums, p, local, x)
+		e.Evidence.Sums.SumSquares(squares, x)
 		ev.Kind, ev.Tensor, ev.Unit = trace.KindDigest, p.Name, e.Layout.Units[p.Unit].Name
 		ev.Count, ev.Digest, ev.Once = int64(x.Len()), d, e.Once && p.Counts
 		ev.Lo, ev.Hi = int64(p.Off+local.Lo), int64(p.Off+local.Hi)
@@ -50,14 +49,19 @@ func (e *Digester) Digests(proto trace.Event, at kernels.Tensor, r shard.Range) 
 				err = rerr
 			}
 		}
-		e.Recorder.Record(ev)
+		e.Evidence.Record(ev, squares, nil)
 	})
 	return err
 }
 
+// Hasher is a backend, or its sums.
+type Hasher interface {
+	Hash(d *kernels.Digest, x kernels.Tensor, at kernels.Place)
+}
+
 // AddDigest adds to d the digest of elements local (of this rank's part) of p,
 // which x holds.
-func AddDigest(d *kernels.Digest, be kernels.Backend, p *model.Param, local shard.Range, x kernels.Tensor) {
+func AddDigest(d *kernels.Digest, be Hasher, p *model.Param, local shard.Range, x kernels.Tensor) {
 	p.Places(local, func(r shard.Range, rows, cols int, at kernels.Place) {
 		be.Hash(d, x.Range(r.Lo-local.Lo, r.Hi-local.Lo).As(rows, cols), at)
 	})
@@ -66,26 +70,27 @@ func AddDigest(d *kernels.Digest, be kernels.Backend, p *model.Param, local shar
 // Changed records, per parameter in r, the elements that differ between now
 // and before, both of which hold the elements of r.
 func (e *Digester) Changed(step int, now, before kernels.Tensor, r shard.Range) {
-	if e.Recorder == nil {
+	if e.Evidence.Recorder == nil {
 		return
 	}
 	e.Layout.Pieces(r, func(p *model.Param, local shard.Range) {
 		var d kernels.Digest
-		count, base := 0, p.Off-r.Lo
+		var count int
+		base := p.Off - r.Lo
 		p.Places(local, func(s shard.Range, rows, cols int, at kernels.Place) {
 			x := now.Range(base+s.Lo, base+s.Hi).As(rows, cols)
 			old := before.Range(base+s.Lo, base+s.Hi).As(rows, cols)
-			count += e.Backend.HashChanged(&d, x, old, at)
+			e.Evidence.Sums.HashChanged(&d, &count, x, old, at)
 		})
-		e.Recorder.Record(trace.Event{Kind: trace.KindChanged, Step: step, Tensor: p.Name,
-			Unit: e.Layout.Units[p.Unit].Name, Count: int64(count), Digest: &d, Once: e.Once && p.Counts})
+		e.Evidence.Record(trace.Event{Kind: trace.KindChanged, Step: step, Tensor: p.Name,
+			Unit: e.Layout.Units[p.Unit].Name, Digest: &d, Once: e.Once && p.Counts}, nil, &count)
 	})
 }
 
 // Unmoved records, per parameter in r, the ranges of elements (of the rank's
 // part of the parameter) whose bits are still the initial ones.
 func (e *Digester) Unmoved(c *model.Config, seed uint64, step int, at kernels.Tensor, r shard.Range) error {
-	if e.Recorder == nil {
+	if e.Evidence.Recorder == nil {
 		return nil
 	}
 	var err error
@@ -108,7 +113,7 @@ func (e *Digester) Unmoved(c *model.Config, seed uint64, step int, at kernels.Te
 			ev.Ranges = append(ev.Ranges, [2]int64{int64(local.Lo + lo), int64(local.Lo + i)})
 			ev.Count += int64(i - lo)
 		}
-		e.Recorder.Record(ev)
+		e.Record(ev)
 	})
 	return err
 }

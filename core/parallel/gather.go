@@ -107,11 +107,11 @@ func (g *gather) record(what string, u int) {
 		sum := new(kernels.Digest)
 		g.s.layout.Pieces(unit.Range, func(p *model.Param, local shard.Range) {
 			at := local.Shift(p.Off - unit.Lo)
-			AddDigest(sum, g.s.be, p, local, g.units[u].buf.Range(at.Lo, at.Hi))
+			AddDigest(sum, g.s.Digester.Evidence.Sums, p, local, g.units[u].buf.Range(at.Lo, at.Hi))
 		})
 		ev.Digest = sum
 	}
-	g.s.Digester.Record(ev)
+	g.s.Digester.Evidence.Record(ev, nil, nil)
 }
 
 // start begins to gather unit u unless that is under way or done.

@@ -38,6 +38,12 @@ type metered struct {
 	what string
 }
 
+// Sums implements kernels.Batcher: a meter changes no kernel.
+func (b *metered) Sums() kernels.Sums {
+	s, _ := kernels.SumsOf(b.Backend)
+	return s
+}
+
 // Alloc implements kernels.Memory.
 func (b *metered) Alloc(n int) (kernels.Buffer, error) {
 	buf, err := b.Backend.Alloc(n)

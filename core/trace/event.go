@@ -135,6 +135,16 @@ type Event struct {
 // Recorder takes events; it is safe for concurrent use.
 type Recorder interface{ Record(Event) }
 
+// Holder is a Recorder that can hold events back until all that they say is known.
+type Holder interface {
+	Recorder
+	// Hold takes an event that fill completes. It is recorded by Release, and with it all
+	// that comes after it, in order.
+	Hold(e Event, fill func(*Event))
+	// Release records what is held.
+	Release()
+}
+
 // Record hands e to r unless r is nil.
 func Record(r Recorder, e Event) {
 	if r != nil {

@@ -61,12 +61,21 @@ type Log struct {
 	Keep   func(Event) bool
 	mu     sync.Mutex
 	events []Event
+	held   []held
+	holds  bool    // events join those held
 	stream *stream // nil without a file
 	damage string  // of the file that it was read from
 }
 
 // Record appends e with the log's rank.
 func (l *Log) Record(e Event) {
+	if !l.joins(e) {
+		l.pass(e)
+	}
+}
+
+// pass appends an event.
+func (l *Log) pass(e Event) {
 	e.Rank = l.Header.Rank
 	keep := l.Keep == nil || l.Keep(e) // which may Take
 	l.mu.Lock()

@@ -29,9 +29,14 @@ func (r *rank) agree(ctx context.Context, step int) error {
 			states = append(states, h)
 		}
 	}
+	digests := make([]kernels.Digest, len(states))
+	for i, s := range states {
+		s.digest(&digests[i], r.seen.Sums, s.Range, false)
+	}
+	r.seen.Sums.Wait()
 	var mine []byte
-	for _, s := range states {
-		mine = appendDigest(mine, s.digest(r.be, s.Range, false))
+	for _, d := range digests {
+		mine = appendDigest(mine, d)
 	}
 	all, err := r.dp.AllGatherBytes(ctx, mine)
 	if err != nil {
@@ -68,7 +73,9 @@ func (r *rank) descend(ctx context.Context, step int, s held, peer int) error {
 	for x.Len() > 1 {
 		mid := x.Lo + x.Len()/2
 		low := shard.Range{Lo: x.Lo, Hi: mid}
-		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, s.digest(r.be, low, false)))
+		var d kernels.Digest
+		s.digest(&d, r.be, low, false)
+		all, err := r.dp.AllGatherBytes(ctx, appendDigest(nil, d))
 		if err != nil {
 			return err
 		}

@@ -76,13 +76,19 @@ func (h *held) rects(all bool) []stored {
 
 // digests adds up the digests, per kind, of what this rank stores.
 func (r *rank) digests() map[string]kernels.Digest {
-	out := map[string]kernels.Digest{}
+	sums := map[string]*kernels.Digest{}
 	for h := range r.held {
 		if h.counts() {
-			d := out[h.what]
-			d.Add(h.digest(r.be, h.Range, true))
-			out[h.what] = d
+			if sums[h.what] == nil {
+				sums[h.what] = new(kernels.Digest)
+			}
+			h.digest(sums[h.what], r.seen.Sums, h.Range, true)
 		}
+	}
+	r.seen.Sums.Wait()
+	out := map[string]kernels.Digest{}
+	for what, d := range sums {
+		out[what] = *d
 	}
 	return out
 }

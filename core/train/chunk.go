@@ -43,7 +43,7 @@ func (r *rank) newChunk(part model.Part) (*chunk, error) {
 		return nil, err
 	}
 	c.model.TP, c.model.KV = c.reducer(names.TP, r.mesh.TP), c.reducer(names.KV, r.mesh.KV)
-	c.ev = parallel.Digester{Recorder: r.log, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Recording.Capture}
+	c.ev = parallel.Digester{Evidence: r.seen, Backend: r.be, Layout: &c.model.Layout, Capture: r.cfg.Recording.Capture}
 	if r.cfg.Recording.Taps {
 		c.model.Tap = c.tap
 	}
@@ -120,9 +120,9 @@ func (c *chunk) Enter(mb *parallel.MicroBatch) {
 // logical tensor of full columns.
 func (c *chunk) tap(u int, ph model.Phase, name string, x kernels.Tensor, cols shard.Range, full int) {
 	var d kernels.Digest
-	c.r.be.Hash(&d, x, kernels.Place{ID: kernels.TensorID(name), First: uint64(cols.Lo), RowStride: uint64(full)})
-	c.ev.Record(trace.Event{Kind: trace.KindTap, Step: c.at.step, What: direction(ph), Unit: c.model.Layout.Units[u].Name, Tensor: name,
-		Micro: c.at.micro, Lo: int64(cols.Lo), Hi: int64(cols.Hi), Count: int64(full), Digest: &d})
+	c.r.seen.Sums.Hash(&d, x, kernels.Place{ID: kernels.TensorID(name), First: uint64(cols.Lo), RowStride: uint64(full)})
+	c.r.seen.Record(trace.Event{Kind: trace.KindTap, Step: c.at.step, What: direction(ph), Unit: c.model.Layout.Units[u].Name, Tensor: name,
+		Micro: c.at.micro, Lo: int64(cols.Lo), Hi: int64(cols.Hi), Count: int64(full), Digest: &d}, nil, nil)
 }
 
 // forward runs a micro-batch forward over a, which a stage without the embedding
@@ -200,13 +200,13 @@ func (c *chunk) apply(s optim.Step) {
 }
 
 // squares adds the squares of the gradient elements that this rank answers for,
-// each logical parameter once.
+// each logical parameter once. They are to be waited for.
 func (c *chunk) squares(sum *kernels.SquareSum) {
 	for _, p := range c.Squares() {
 		c.model.Layout.Pieces(p.Range, func(q *model.Param, local shard.Range) {
 			if q.Counts {
 				x := local.Shift(q.Off - p.Lo)
-				c.r.be.SumSquares(sum, p.G.Range(x.Lo, x.Hi))
+				c.r.seen.Sums.SumSquares(sum, p.G.Range(x.Lo, x.Hi))
 			}
 		})
 	}

@@ -230,9 +230,9 @@ func (s *stage) message(a schedule.Action, x kernels.Tensor) {
 	}
 	ev.Seq = uint64(v)
 	var d kernels.Digest
-	s.r.be.Hash(&d, x, kernels.Place{ID: kernels.TensorID(ev.What), RowStride: uint64(x.Cols)})
+	s.r.seen.Sums.Hash(&d, x, kernels.Place{ID: kernels.TensorID(ev.What), RowStride: uint64(x.Cols)})
 	ev.Digest = &d
-	s.r.log.Record(ev)
+	s.r.seen.Record(ev, nil, nil)
 }
 
 // live records how many micro-batches have activations on this rank.

@@ -35,9 +35,10 @@ type rank struct {
 	source  Source
 	opt     optim.Optimizer
 	meter   parallel.Meter
-	queue   *comm.Queue // of overlap: one for all chunks, as a communicator has one operation at a time
-	labels  comm.Labels // of this goroutine's operations, but those of updaters and models
-	chunks  []*chunk    // in the order of the layers
+	seen    *parallel.Evidence // recorded in log
+	queue   *comm.Queue        // of overlap: one for all chunks, as a communicator has one operation at a time
+	labels  comm.Labels        // of this goroutine's operations, but those of updaters and models
+	chunks  []*chunk           // in the order of the layers
 	cutter  *parallel.Cutter
 	stage   *stage
 	seqs    int // capacity of a micro-batch
@@ -51,8 +52,11 @@ type rank struct {
 	squares kernels.SquareSum
 }
 
-// close ends the queue, whose error it gives.
+// close ends the queue, whose error it gives, and has recorded what was held back.
 func (r *rank) close() error {
+	if r.seen != nil {
+		defer r.seen.Settle()
+	}
 	if r.queue == nil {
 		return nil
 	}
@@ -80,6 +84,7 @@ func (r *rank) build(ctx context.Context, set *data.Set) (err error) {
 	}
 	r.meter.Backend, r.meter.Released = r.be, r.released
 	r.be = r.meter.For(names.MemOther)
+	r.seen = parallel.NewEvidence(r.log, r.be)
 	r.queue = comm.NewQueueIn(ctx, r.hooks.Turns)
 	r.queue.Submitted = func(l comm.Label) { r.log.Record(trace.Event{Kind: trace.KindIssue, Step: l.Step, Unit: l.Tensor}) }
 	r.seqs = cfg.Plan.MaxSequences(cfg.Model, cfg.Sequences)
@@ -150,5 +155,9 @@ func (r *rank) start(ctx context.Context) error {
 	if err := r.recordState(r.first - 1); err != nil {
 		return err
 	}
-	return r.agree(ctx, r.first-1)
+	if err := r.agree(ctx, r.first-1); err != nil {
+		return err
+	}
+	r.seen.Settle()
+	return nil
 }

@@ -107,6 +107,7 @@ func (r *rank) step(ctx context.Context, step int) error {
 	if err := r.agree(ctx, step); err != nil {
 		return err
 	}
+	r.seen.Settle()
 	r.progress(step, n)
 	return nil
 }
@@ -223,6 +224,7 @@ func (r *rank) norm(ctx context.Context, step int) (float64, error) {
 	for _, c := range r.chunks {
 		c.squares(&r.squares)
 	}
+	r.seen.Sums.Wait()
 	ctx = r.labels.On(ctx, comm.Label{Group: names.World, Tensor: trace.Norm, Step: step})
 	if err := r.mesh.World.AllReduceInt(ctx, r.squares[:], kernels.Sum); err != nil {
 		return 0, err

@@ -42,17 +42,15 @@ func (r *rank) held(yield func(held) bool) {
 // data-parallel replicas.
 func (h *held) counts() bool { return !h.replicated || h.chunk.r.dp.Rank() == 0 }
 
-// digest is the digest of elements x; of those only that count, if once: each
+// digest adds to d the digest of elements x; of those only that count, if once: each
 // logical element on one rank.
-func (h *held) digest(be kernels.Backend, x shard.Range, once bool) kernels.Digest {
-	var d kernels.Digest
+func (h *held) digest(d *kernels.Digest, by parallel.Hasher, x shard.Range, once bool) {
 	h.chunk.model.Layout.Pieces(x, func(p *model.Param, local shard.Range) {
 		if p.Counts || !once {
 			at := local.Shift(p.Off - h.Lo)
-			parallel.AddDigest(&d, be, p, local, h.at.Range(at.Lo, at.Hi))
+			parallel.AddDigest(d, by, p, local, h.at.Range(at.Lo, at.Hi))
 		}
 	})
-	return d
 }
 
 // recordState records the digests of weights at rest and of moments.

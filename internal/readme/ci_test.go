@@ -12,10 +12,11 @@ import (
 // elsewhere are the targets that .ci/run leaves to whoever has the time, or what they need.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"check-authors": "is a package of make test",
-		"test-cuda":     "takes many minutes; test-cuda-smoke is its short form",
-		"test-ptx":      "fetches NVIDIA's tools; go test ./internal/ptx holds the PTX to its sources and rules",
-		"test-soak":     "takes many minutes; make test has a short form of each part",
+		"check-authors":   "is a package of make test",
+		"test-cuda":       "takes many minutes; test-cuda-smoke is its short form",
+		"test-cuda-sweep": "needs a GPU; test-cuda-smoke has a sample on a simulated one",
+		"test-ptx":        "fetches NVIDIA's tools; go test ./internal/ptx holds the PTX to its sources and rules",
+		"test-soak":       "takes many minutes; make test has a short form of each part",
 	}
 }
 

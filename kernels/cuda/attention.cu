@@ -25,7 +25,7 @@ DEVICE i64 matrix_at(const Heads &d, int s, int h) { return ((i64)s * d.heads + 
 // s = chain(a.b) of tokens a of a query head and b of its key head; scaled, if so.
 template <class S, bool SCALED> DEVICE void scores(float *p, const float *a, const float *b, Heads d, float scale) {
   EACH_HEAD(s, h, d, d.heads) {
-    TILE_AT(S, d.t, d.t);
+    TILE_AT(S, block(), d.t, d.t);
     if (at.n0 > at.m0 + S::M - 1) return;  // all of it is beyond t
     AlongK x = {a + head_at(d, s, h, d.heads), (i64)d.heads * d.dim};
     AlongK y = {b + head_at(d, s, h / (d.heads / d.keys), d.keys), (i64)d.keys * d.dim};
@@ -41,7 +41,7 @@ template <class S, bool SCALED> DEVICE void scores(float *p, const float *a, con
 // o = chain over j of (p_j, v_j), for v of the key head.
 template <class S> DEVICE void values(float *o, const float *p, const float *v, Heads d) {
   EACH_HEAD(s, h, d, d.heads) {
-    TILE_AT(S, d.t, d.dim);
+    TILE_AT(S, block(), d.t, d.dim);
     i64 apart = (i64)d.heads * d.dim;
     UpToRow x = {{p + matrix_at(d, s, h), d.t}};
     AcrossK y = {v + head_at(d, s, h / (d.heads / d.keys), d.keys), (i64)d.keys * d.dim};
@@ -56,7 +56,7 @@ template <class S> DEVICE void values(float *o, const float *p, const float *v, 
 // the tree over the groups. dv is the same of p and do.
 template <class S> DEVICE void keys(float *dk, const float *ds, const float *q, Heads d) {
   EACH_HEAD(s, h, d, d.keys) {
-    TILE_AT(S, d.t, d.dim);
+    TILE_AT(S, block(), d.t, d.dim);
     int share = d.heads / d.keys, size = share / d.groups;
     Tree<S::COUNT, S::LEVELS> tree;
     tree.height = 0;

@@ -15,7 +15,7 @@ func (b *Backend) Attention(o, p, q, k, v kernels.Tensor, h kernels.Heads) {
 	if p.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	n, t := h.Seqs*h.Heads, tile{m: 32, n: 32}
 	b.begin("attention_scores").tensors(p, q, k).heads(h).floats(h.Scale).tiles(t, h.T, h.T, n)
@@ -31,7 +31,7 @@ func (b *Backend) AttentionGrad(dq, dk, dv, do, p, q, k, v kernels.Tensor, h ker
 	if q.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	scratch := b.work(p.Len())
 	if scratch == nil {

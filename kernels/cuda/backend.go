@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // Backend runs the canonical kernels on one device, in one stream. Several goroutines may
@@ -19,16 +18,16 @@ type Backend struct {
 	dev     *gpu.Device
 	stream  *gpu.Stream
 	modules []*gpu.Module
-	staging *ref.Backend[float32]
+	staging *staging
 
 	mu       sync.Mutex // guards what is below
 	routines map[string]*routine
 	names    []string // of the routines, in the order of the PTX
 	params   gpu.Params
+	queue    queue
 	fixed    arena
 	scratch  *gpu.Buffer
-	sums     *gpu.Buffer          // what kernels add integers to
-	found    []uint64             // and what was read of it
+	sums     ledger
 	peers    map[*gpu.Device]bool // whether their memory is reachable
 	fault    error
 	waits    uint64
@@ -41,6 +40,7 @@ var (
 	_ kernels.Backend = (*Backend)(nil)
 	_ kernels.Tallier = (*Backend)(nil)
 	_ kernels.Stager  = (*Backend)(nil)
+	_ kernels.Batcher = (*Backend)(nil)
 )
 
 // New opens a backend on a device: the driver compiles the kernels for it.
@@ -54,7 +54,7 @@ func New(d *gpu.Device) (*Backend, error) {
 
 // NewOf is New with other PTX of the same kernels than what ships.
 func NewOf(d *gpu.Device, ptx fs.FS) (*Backend, error) {
-	b := &Backend{dev: d, staging: ref.New[float32](), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}, found: make([]uint64, 2*bins)}
+	b := &Backend{dev: d, staging: newStaging(d), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}}
 	if err := b.open(ptx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -65,7 +65,7 @@ func (b *Backend) open(ptx fs.FS) (err error) {
 	if b.stream, err = b.dev.NewStream(); err != nil {
 		return err
 	}
-	if b.sums, err = b.dev.Alloc(8 * len(b.found)); err != nil {
+	if err := b.sums.open(b.dev, b.stream); err != nil {
 		return err
 	}
 	if err := b.fixed.open(b.dev, arenaSize); err != nil {
@@ -77,7 +77,7 @@ func (b *Backend) open(ptx fs.FS) (err error) {
 // Close waits for the device and frees what the backend has there but for the buffers that
 // were not freed.
 func (b *Backend) Close() error {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	var errs []error
 	if b.stream != nil {
@@ -86,13 +86,11 @@ func (b *Backend) Close() error {
 	for _, m := range b.modules {
 		errs = append(errs, m.Close())
 	}
-	for _, x := range []*gpu.Buffer{b.scratch, b.sums} {
-		if x != nil {
-			errs = append(errs, x.Free())
-		}
+	if b.scratch != nil {
+		errs = append(errs, b.scratch.Free())
 	}
-	b.stream, b.modules, b.scratch, b.sums = nil, nil, nil, nil
-	return errors.Join(append(errs, b.fixed.close())...)
+	b.stream, b.modules, b.scratch = nil, nil, nil
+	return errors.Join(append(errs, b.sums.close(), b.fixed.close())...)
 }
 
 // Device is where the backend computes.
@@ -116,7 +114,7 @@ func (b *Backend) Waits() uint64 {
 
 // Sync waits for all earlier kernels and returns the first fault.
 func (b *Backend) Sync() error {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	return b.sync()
 }

@@ -13,6 +13,8 @@
 // # Order
 //
 // All kernels of a backend go to one stream, and are done in the order of their calls,
-// which may come from several goroutines. Hash, HashChanged, SumSquares, Read, ReadWide,
-// Write, WriteWide and Sync wait for the device, all others do not.
+// which may come from several goroutines. Matrix products that do not depend on each other
+// wait for the next call of another kind, and become one launch of each kind (later.go).
+// Hash, HashChanged, SumSquares, Read, ReadWide, Write, WriteWide and Sync wait for the
+// device, all others do not: neither do Sums, of which one wait brings many.
 package cuda

@@ -64,7 +64,7 @@ func (b *Backend) load(ptx fs.FS) error {
 
 // Tally implements kernels.Tallier: one routine for each kernel of the device.
 func (b *Backend) Tally() []kernels.Routine {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	out := make([]kernels.Routine, 0, len(b.names))
 	for _, name := range b.names {
@@ -152,8 +152,11 @@ func (c call) grid(rows, cols int) {
 	c.launch(ceil(cols, threads), min(rows, maxGridY), threads)
 }
 
-// columns launches a kernel that has a thread to a column.
-func (c call) columns(cols int) { c.launch(ceil(cols, 32), 1, 32) }
+// each launches a kernel that has a thread to each of n rows.
+func (c call) each(n int) { c.launch(ceil(n, 32), 1, 32) }
+
+// strips launches a kernel that has a block to 32 columns.
+func (c call) strips(cols int) { c.launch(ceil(cols, 32), 1, c.r.threads) }
 
 // warps launches a kernel that has a warp to each of n rows.
 func (c call) warps(n int) { c.launch(ceil(n, c.r.threads/32), 1, c.r.threads) }

@@ -53,7 +53,7 @@ func stride(t kernels.Tensor) int {
 
 // Alloc returns n zeroed elements of the device.
 func (b *Backend) Alloc(n int) (kernels.Buffer, error) {
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if n < 0 || uint64(n) > b.dev.Memory/elementBytes {
 		return nil, fmt.Errorf("%s: cannot allocate %d elements of %d bytes: the device has %d bytes", b.Name(), n, elementBytes, b.dev.Memory)
@@ -106,7 +106,7 @@ func (b *Backend) Free(x kernels.Buffer) {
 	if x == nil {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	buf := own(kernels.Tensor{Buf: x})
 	if buf.mem == nil {
@@ -123,7 +123,7 @@ func (b *Backend) Write(dst kernels.Tensor, src []float32) {
 	if len(src) == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.waits++
 	b.note(b.stream.Upload(own(dst).mem, elementBytes*dst.Off, gpu.AsBytes(src)))
@@ -143,7 +143,7 @@ func (b *Backend) WriteWide(dst kernels.Tensor, src []float64) {
 // first fault of the device.
 func (b *Backend) Read(dst []float32, src kernels.Tensor) error {
 	kernels.CheckTransfer("Read", src, len(dst))
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if len(dst) == 0 {
 		return b.fault

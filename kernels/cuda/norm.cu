@@ -1,5 +1,6 @@
 // RMSNorm: a warp has a row, and its lanes are those of the definition.
 #include "gpu.h"
+#include "strip.h"
 
 enum { WARPS = 8 };
 
@@ -30,14 +31,17 @@ KERNEL(32 * WARPS) rmsnorm_grad_dx(float *dx, const float *dy, const float *x, c
   }
 }
 
-// One chain per column, rows ascending.
 KERNEL(VECTOR) rmsnorm_grad_dw(float *dw, const float *dy, const float *x, const float *rstd, int rows, int cols) {
-  int j = block() * threads() + thread();
-  if (j >= cols) return;
-  float s = dw[j];
-  UNROLL_BY_4 for (int i = 0; i < rows; i++) {
-    i64 at = (i64)i * cols + j;
-    s = fused(dy[at], mul(x[at], rstd[i]), s);
-  }
-  dw[j] = s;
+  SHARED static Strip<2, 32> strip;
+  int j = block() * STRIP + lane();
+  bool here = j < cols, sums = here && warp() == 0;
+  float s = descend(
+      strip, sums ? dw[j] : 0.0f, here, rows,
+      [=](float (&v)[2], int i) {
+        i64 at = (i64)i * cols + j;
+        v[0] = dy[at];
+        v[1] = mul(x[at], rstd[i]);
+      },
+      [](float s, float (&v)[2]) { return fused(v[0], v[1], s); });
+  if (sums) dw[j] = s;
 }

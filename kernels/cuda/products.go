@@ -8,7 +8,7 @@ import "github.com/lockstep-ml/lockstep/kernels"
 // in tree.h.
 const shallow = 15
 
-// manyTiles is the number of large tiles from which on a product is cut into them.
+// manyTiles is the number of large tiles from which on products are cut into them.
 const manyTiles = 6
 
 // tile is how a product is cut: the end of a kernel's name, and the size.
@@ -17,15 +17,41 @@ type tile struct {
 	m, n int
 }
 
-// tileFor chooses the tile for an m x n product in groups. It changes no bit.
-func tileFor(m, n, groups int) tile {
-	large := tile{"_128x128", 128, 128}
+// Sorts of products: those of one sort share a tile.
+const (
+	sortDeep = iota // with a tree that only single elements keep
+	sortSmall
+	sortLarge
+)
+
+// sortOf is the sort of an m x n product in groups.
+func sortOf(m, n, groups int) int {
 	switch {
 	case groups > shallow:
-		return tile{"_16x16", 16, 16}
+		return sortDeep
 	case m < 128 || n < 64:
+		return sortSmall
+	}
+	return sortLarge
+}
+
+// tileFor chooses the tile for products of one sort, which are launched together. It
+// changes no bit.
+func tileFor(sort int, ps []product) tile {
+	switch sort {
+	case sortDeep:
+		return tile{"_16x16", 16, 16}
+	case sortSmall:
 		return tile{"_32x32", 32, 32}
-	case n < 128 || large.count(m, n) < manyTiles:
+	}
+	large, tiles := tile{"_128x128", 128, 128}, 0
+	for _, p := range ps {
+		if p.c.Cols < large.n {
+			return tile{"_128x64", 128, 64}
+		}
+		tiles += large.count(p.c.Rows, p.c.Cols)
+	}
+	if tiles < manyTiles {
 		return tile{"_128x64", 128, 64}
 	}
 	return large
@@ -45,16 +71,7 @@ func (b *Backend) MatMulNT(c, x, y kernels.Tensor, groups []int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	bounds, n := uint64(0), kernels.GroupCount(groups)
-	if n > 1 {
-		list := int32s(groups)
-		if !b.room(len(list), 1) {
-			return
-		}
-		bounds = b.list(list)
-	}
-	t := tileFor(c.Rows, c.Cols, n)
-	b.begin("product_nt"+t.size).rows(c).rows(x).rows(y).words(bounds).ints(n, c.Rows, c.Cols, x.Cols).tiles(t, c.Rows, c.Cols, 1)
+	b.later("MatMulNT", c, x.Cols, kernels.Term{A: x, B: y, Groups: groups})
 }
 
 // MatMulNN implements kernels.Kernels.
@@ -65,21 +82,7 @@ func (b *Backend) MatMulNN(c kernels.Tensor, terms []kernels.Term) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := kernels.GroupCount(terms[0].Groups)
-	const words = 6 // of a term on the device
-	if !b.room(len(terms)*(8*words+4*(n+1)), 1+len(terms)) {
-		return
-	}
-	list := make([]uint64, 0, words*len(terms))
-	for _, t := range terms {
-		bounds := uint64(0)
-		if n > 1 {
-			bounds = b.list(int32s(t.Groups))
-		}
-		list = append(list, address(t.A), uint64(stride(t.A)), address(t.B), uint64(stride(t.B)), bounds, uint64(t.A.Cols))
-	}
-	t := tileFor(c.Rows, c.Cols, n)
-	b.begin("product_nn"+t.size).rows(c).words(b.list(uint64s(list))).ints(len(terms), n, c.Rows, c.Cols).tiles(t, c.Rows, c.Cols, 1)
+	b.later("MatMulNN", c, 0, terms...)
 }
 
 // MatMulTN implements kernels.Kernels.
@@ -90,6 +93,5 @@ func (b *Backend) MatMulTN(c, x, y kernels.Tensor) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := tileFor(c.Rows, c.Cols, 1)
-	b.begin("product_tn"+t.size).rows(c).rows(x).rows(y).ints(c.Rows, c.Cols, x.Rows).tiles(t, c.Rows, c.Cols, 1)
+	b.later("MatMulTN", c, x.Rows, kernels.Term{A: x, B: y})
 }

@@ -1,5 +1,6 @@
 // Kernels over rows that share a vector, or a table.
 #include "gpu.h"
+#include "strip.h"
 
 KERNEL(VECTOR) add_bias(float *y, i64 stride, const float *b, int rows, int cols) {
   EACH_OF_ROWS(i, j, rows, cols) y[i * stride + j] = add(y[i * stride + j], b[j]);
@@ -12,13 +13,14 @@ KERNEL(VECTOR) residual(float *dst, const float *x, const float *y, const float 
   }
 }
 
-// One chain per column, rows ascending.
 KERNEL(VECTOR) column_sum(float *dst, const float *x, i64 stride, int rows, int cols) {
-  int j = block() * threads() + thread();
-  if (j >= cols) return;
-  float s = dst[j];
-  UNROLL_BY_4 for (int i = 0; i < rows; i++) s = add(s, x[i * stride + j]);
-  dst[j] = s;
+  SHARED static Strip<1, 64> strip;
+  int j = block() * STRIP + lane();
+  bool here = j < cols, sums = here && warp() == 0;
+  float s = descend(
+      strip, sums ? dst[j] : 0.0f, here, rows, [=](float (&v)[1], int i) { v[0] = x[i * stride + j]; },
+      [](float s, float (&v)[1]) { return add(s, v[0]); });
+  if (sums) dst[j] = s;
 }
 
 // Columns are the pairs of a row: heads*half of them. sign is the sign bit of the

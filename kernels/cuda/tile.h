@@ -40,6 +40,8 @@ template <int T> DEVICE void pick(float (&v)[T], u32 stage, int at, int n) {
 }
 
 DEVICE void fetch(u32 to, const float *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory"); }
+// fetch4 is fetch of four that are aligned to their size in both.
+DEVICE void fetch4(u32 to, const float *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory"); }
 // afresh is v, but no compiler knows it, so what follows from it is computed again.
 DEVICE int afresh(int v) {
   asm volatile("mov.u32 %0, %0;" : "+r"(v));
@@ -52,34 +54,70 @@ DEVICE void arrive() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 struct AlongK {
   const float *p;
   i64 stride;
-  enum { ALONG = 1 };
+  enum { ALONG = 1, FOURS = 0 };
+  DEVICE_METHOD AlongK now() const { return *this; }
+  DEVICE_METHOD int rows(int all) const { return all; }
   DEVICE_METHOD const float *at(int r, int k) const { return p + r * stride + k; }
 };
 
-// AcrossK is one whose elements lie side by side along m or n.
+// AcrossK is one whose elements lie side by side along m or n: four at a time, where they
+// are aligned.
 struct AcrossK {
   const float *p;
   i64 stride;
-  enum { ALONG = 0 };
+  enum { ALONG = 0, FOURS = 1 };
+  DEVICE_METHOD AcrossK now() const { return *this; }
+  DEVICE_METHOD int rows(int all) const { return all; }
   DEVICE_METHOD const float *at(int r, int k) const { return p + k * stride + r; }
 };
 
 // UpToRow is AlongK of which row r has the elements k <= r only.
 struct UpToRow : AlongK {
+  DEVICE_METHOD UpToRow now() const { return *this; }
   DEVICE_METHOD const float *at(int r, int k) const { return p + r * stride + least(k, r); }
 };
 
 // FromRow is AcrossK of which row r has the elements k >= r only.
 struct FromRow : AcrossK {
+  enum { FOURS = 0 };
+  DEVICE_METHOD FromRow now() const { return *this; }
   DEVICE_METHOD const float *at(int r, int k) const { return p + k * stride + least(r, k); }
+};
+
+// Later is an operand O whose address and stride lie side by side in shared memory, as does
+// the number of its rows. They are read when a stage begins: no register keeps them.
+template <class O> struct Later {
+  u32 where, count;
+  enum { ALONG = O::ALONG, FOURS = O::FOURS };
+  DEVICE_METHOD O now() const {
+    u64 p, stride;
+    asm volatile("ld.shared.v2.u64 {%0, %1}, [%2];" : "=l"(p), "=l"(stride) : "r"(where) : "memory");
+    return O{(const float *)p, (i64)stride};
+  }
+  DEVICE_METHOD int rows(int) const {
+    int n;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(n) : "r"(count) : "memory");
+    return n;
+  }
 };
 
 // Which products of a chain there are: all, those with k <= row, those with k >= row.
 enum Mask { ALL, UP_TO_ROW, FROM_ROW };
 
 // stage begins to copy STEP of k, from k0 to end at most, of R rows from r0 on.
-template <class S, int R, int PART, class O> DEVICE void stage(u32 to, const O &o, int r0, int rows, int k0, int end) {
+template <class S, int R, int PART, class O> DEVICE void stage(u32 to, const O &operand, int r0, int rows, int k0, int end) {
   int t = afresh(thread());  // or addresses of all stages would be kept, for want of which chains spill
+  auto o = operand.now();
+  rows = operand.rows(rows);
+  if constexpr (O::FOURS && R * STEP / 4 >= S::THREADS) {
+    if (r0 + R <= rows && (((u64)(o.p + r0) & 15) | ((u64)o.stride & 3)) == 0) {
+      UNROLL for (int i = 0; i < R * STEP / 4 / S::THREADS; i++) {
+        int at = i * S::THREADS + t, k = at / (R / 4), r = at % (R / 4) * 4;
+        fetch4(to + 4 * (k * PART + r), o.at(r0 + r, least(k0 + k, end - 1)));
+      }
+      return;
+    }
+  }
   UNROLL for (int i = 0; i < R * STEP / S::THREADS; i++) {
     int at = i * S::THREADS + t;
     int k = O::ALONG ? at % STEP : at / R, r = O::ALONG ? at / STEP : at % R;
@@ -154,10 +192,10 @@ template <class S, class F> DEVICE void each(const Chains<S> &at, float (&c)[S::
     }
 }
 
-// tile_at is the tile of this block, where those of a row of C lie side by side.
-#define TILE_AT(S, m, n)                                                     \
+// TILE_AT is tile number of an m x n product, where those of a row of C lie side by side.
+#define TILE_AT(S, number, m, n)                                             \
   SHARED static typename S::Stages stages;                                   \
   int across = ((n) + S::N - 1) / S::N;                                      \
-  Chains<S> at = {stages, (int)(block() / across) * S::M, (int)(block() % across) * S::N, m, n, 0}; \
+  Chains<S> at = {stages, (int)((number) / across) * S::M, (int)((number) % across) * S::N, m, n, 0}; \
   float c[S::COUNT];                                                         \
   clear<S>(c)

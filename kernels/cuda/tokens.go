@@ -14,7 +14,7 @@ func (b *Backend) Embedding(x, table kernels.Tensor, tokens []int32, first int) 
 	if x.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if at, ok := b.indices(tokens); ok {
 		b.begin("embedding").tensors(x, table).words(at).ints(first, table.Rows, x.Rows, x.Cols).grid(x.Rows, x.Cols)
@@ -29,7 +29,7 @@ func (b *Backend) EmbeddingGrad(dtable, dx kernels.Tensor, tokens []int32, first
 	if dx.Len() == 0 || len(rows) == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if !b.room(4*(len(rows)+len(starts)+len(positions)), 3) {
 		return
@@ -61,7 +61,7 @@ func (b *Backend) LogitsMax(max, target, z kernels.Tensor, targets []int32, firs
 	if z.Rows == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	if at, ok := b.indices(targets); ok {
 		b.begin("logits_max").tensors(max, target, z).words(at).ints(first, z.Rows, z.Cols).warps(z.Rows)
@@ -77,7 +77,7 @@ func (b *Backend) LogitsExpSum(sum, z, max kernels.Tensor, groups []int) {
 	if groups == nil {
 		groups = []int{0, z.Cols}
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	bounds := int32s(groups)
 	if b.room(len(bounds), 1) {
@@ -91,13 +91,13 @@ func (b *Backend) CrossEntropy(nll, z, sum, max, target kernels.Tensor, targets 
 	if z.Rows == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	at, ok := b.indices(targets)
 	if !ok {
 		return
 	}
-	b.begin("cross_entropy_nll").tensors(nll, sum, max, target).words(at).ints(z.Rows).columns(z.Rows)
+	b.begin("cross_entropy_nll").tensors(nll, sum, max, target).words(at).ints(z.Rows).each(z.Rows)
 	if z.Cols > 0 {
 		b.begin("cross_entropy_grad").tensors(z, sum).words(at).ints(first, z.Rows, z.Cols).floats(invN).grid(z.Rows, z.Cols)
 	}

@@ -13,7 +13,7 @@ func (b *Backend) elementwise(name string, n int, scalars []float64, ts ...kerne
 	if n == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin(name).tensors(ts...).words(uint64(n)).floats(scalars...).elements(n)
 }
@@ -24,7 +24,7 @@ func (b *Backend) Fill(x kernels.Tensor, v float64) {
 	if x.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("fill").tensors(x).floats(v).words(uint64(x.Len())).elements(x.Len())
 }
@@ -33,7 +33,7 @@ func (b *Backend) Fill(x kernels.Tensor, v float64) {
 func (b *Backend) Copy(dst, src kernels.Tensor) {
 	kernels.CheckCopy(dst, src)
 	if dst.Len() > 0 && own(dst).mem.Device() != own(src).mem.Device() {
-		b.mu.Lock()
+		b.enter()
 		defer b.mu.Unlock()
 		b.note(b.stream.Copy(own(dst).mem, elementBytes*dst.Off, own(src).mem, elementBytes*src.Off, elementBytes*src.Len()))
 		return
@@ -53,7 +53,7 @@ func (b *Backend) Scale(dst, x kernels.Tensor, s float64) {
 	if x.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("scale").tensors(dst, x).floats(s).words(uint64(x.Len())).elements(x.Len())
 }
@@ -88,7 +88,7 @@ func (b *Backend) AddBias(y, bias kernels.Tensor) {
 	if y.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("add_bias").rows(y).tensors(bias).ints(y.Rows, y.Cols).grid(y.Rows, y.Cols)
 }
@@ -103,7 +103,7 @@ func (b *Backend) Residual(dst, x, y, bias kernels.Tensor) {
 	if dst.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("residual").tensors(dst, x, y, bias).ints(dst.Rows, dst.Cols).grid(dst.Rows, dst.Cols)
 }
@@ -114,9 +114,9 @@ func (b *Backend) ColumnSum(dst, x kernels.Tensor) {
 	if x.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
-	b.begin("column_sum").tensors(dst).rows(x).ints(x.Rows, x.Cols).columns(x.Cols)
+	b.begin("column_sum").tensors(dst).rows(x).ints(x.Rows, x.Cols).strips(x.Cols)
 }
 
 // Rope implements kernels.Kernels.
@@ -129,7 +129,7 @@ func (b *Backend) Rope(x, cos, sin kernels.Tensor, inverse bool) {
 	if inverse {
 		sign = math.MinInt32 // the sign bit
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("rope").tensors(x, cos, sin).ints(x.Rows, x.Cols/2, cos.Cols, cos.Rows, sign).grid(x.Rows, x.Cols/2)
 }
@@ -140,7 +140,7 @@ func (b *Backend) RMSNorm(y, rstd, x, w kernels.Tensor, eps float64) {
 	if x.Rows == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
 	b.begin("rmsnorm").tensors(y, rstd, x, w).ints(x.Rows, x.Cols).floats(float64(x.Cols), eps).warps(x.Rows)
 }
@@ -151,8 +151,8 @@ func (b *Backend) RMSNormGrad(dx, dw, dy, x, rstd, w, res kernels.Tensor) {
 	if x.Len() == 0 {
 		return
 	}
-	b.mu.Lock()
+	b.enter()
 	defer b.mu.Unlock()
-	b.begin("rmsnorm_grad_dw").tensors(dw, dy, x, rstd).ints(x.Rows, x.Cols).columns(x.Cols)
+	b.begin("rmsnorm_grad_dw").tensors(dw, dy, x, rstd).ints(x.Rows, x.Cols).strips(x.Cols)
 	b.begin("rmsnorm_grad_dx").tensors(dx, dy, x, rstd, w, res).ints(x.Rows, x.Cols).floats(float64(x.Cols)).warps(x.Rows)
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
-// buffer is the memory of one Alloc; data is nil after Free.
+// buffer is the memory of one Alloc, or lent by somebody; data is nil after Free.
 type buffer[T Float] struct {
 	data []T
 	from kernels.Pool // nil is the run-time's memory
+	lent bool
 }
 
 // Len is the capacity in elements.
@@ -40,17 +41,17 @@ func (b *Backend[T]) Alloc(n int) (kernels.Buffer, error) {
 func (b *Backend[T]) zeros(n int) *buffer[T] {
 	if b.from != nil && is32[T]() {
 		if x, ok := any(b.from.Take(n)).([]T); ok && x != nil {
-			return &buffer[T]{x, b.from}
+			return &buffer[T]{data: x, from: b.from}
 		}
 	}
 	return &buffer[T]{data: make([]T, n)}
 }
 
-// View is a buffer of memory that the backend has not allocated, does not count and
-// must not free. Only the float32 instance has such.
+// View is a buffer of memory that the backend has not allocated and does not count, and
+// which Free leaves to whom it belongs. Only the float32 instance has such.
 func (b *Backend[T]) View(x []float32) (kernels.Buffer, bool) {
 	data, ok := any(x).([]T)
-	return &buffer[T]{data: data}, ok
+	return &buffer[T]{data: data, lent: true}, ok
 }
 
 // Free ends the use of a buffer: kernels on it panic from now on. Nil and
@@ -60,7 +61,9 @@ func (b *Backend[T]) Free(buf kernels.Buffer) {
 		return
 	}
 	own := ownBuffer[T](buf)
-	b.live.Add(-int64(len(own.data)) * int64(elementBytes[T]()))
+	if !own.lent {
+		b.live.Add(-int64(len(own.data)) * int64(elementBytes[T]()))
+	}
 	if own.from != nil && own.data != nil {
 		own.from.Give(as32(own.data))
 	}
