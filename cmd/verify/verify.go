@@ -202,7 +202,7 @@ func (o *options) write(r *report.Report, stdout io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "%s: reports in %s%c\n", r.Verdict, o.out, os.PathSeparator)
+	_, err := fmt.Fprintf(stdout, "%s: reports in %s%c\n", r.Word(r.Verdict), o.out, os.PathSeparator)
 	return err
 }
 

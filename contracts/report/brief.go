@@ -15,7 +15,7 @@ const page = 60
 // contracts writes all contracts: in full, or, where that is longer than a page and
 // something is violated, in brief.
 func (t *textWriter) contracts(r *Report) {
-	full := &textWriter{o: t.o, simulated: t.simulated}
+	full := &textWriter{o: t.o, mark: t.mark}
 	for i := range r.Contracts {
 		full.linef("")
 		full.contract(&r.Contracts[i], r.SelfTest)
