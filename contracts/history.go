@@ -13,7 +13,6 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/files"
 	"github.com/lockstep-ml/lockstep/core/trace"
-	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // maxLayers bounds the models whose histories are judged: clauses lay out every
@@ -185,7 +184,7 @@ func (j *judgement) describe(t *recorded) {
 	}
 	for _, r := range j.all { // a control too: one rank on a simulated device marks the report
 		for _, o := range r.history.Origins {
-			if kernels.Simulated(o.Backend) {
+			if on := (&report.Environment{Backend: o.Backend}); on.Simulated() {
 				j.env.Backend = o.Backend
 			}
 		}

@@ -53,6 +53,9 @@ func (t *textWriter) brief(c *Clause) {
 		if v := values(f); len(v) > 0 && f.Index >= 0 {
 			says += "; " + v[0]
 		}
+		if w := where(f); w != "" {
+			says += "; on " + w
+		}
 		if n := c.Found - 1; n > 0 {
 			says += fmt.Sprintf("; %d more", n)
 		}

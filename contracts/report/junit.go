@@ -151,7 +151,11 @@ func seconds(s float64) string {
 func (c *Clause) headline() string {
 	switch {
 	case c.Verdict == contract.Violated && len(c.Findings) > 0:
-		return Place(&c.Findings[0]) + ": " + c.Findings[0].Message
+		says := Place(&c.Findings[0]) + ": " + c.Findings[0].Message
+		if w := where(&c.Findings[0]); w != "" {
+			says += "; on " + w
+		}
+		return says
 	case len(c.Doubts) > 0:
 		return c.Doubts[0]
 	}

@@ -71,7 +71,7 @@ func Table() []Row {
 		{[]string{"contracts/interleave"}, []string{"kernels", "core/{comm,launch,names,trace,waits}", "internal/guard"}},
 		{[]string{"contracts/suite"}, []string{"kernels", "core/{checkpoint,data,dryrun,launch,plan,spec,trace,train}", "contracts/{compare,contract}", "internal/guard"}},
 		{[]string{"contracts/ckpt/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,independent,suite}", "golden"}},
-		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/trace", "contracts/{contract,fault,suite}", "golden"}},
+		{[]string{"contracts/kern/suite"}, []string{"..", "kernels", "kernels/{drill,ref}", "core/{comm,names,trace}", "contracts/{contract,fault,suite}", "golden", "internal/guard"}},
 		{[]string{"contracts/ddp/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,interleave,suite}"}},
 		{[]string{"contracts/{collective,data,det,formulas,norm,pipe,tp,zero}/suite"}, []string{"..", "kernels", "core/...", "contracts/{compare,contract,fault,suite}", "golden"}},
 		{[]string{"contracts/order/suite"}, []string{"..", "kernels", "core/...", "contracts/{contract,fault,interleave,suite}"}},

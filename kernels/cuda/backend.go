@@ -41,6 +41,7 @@ var (
 	_ kernels.Backend = (*Backend)(nil)
 	_ kernels.Tallier = (*Backend)(nil)
 	_ kernels.Stager  = (*Backend)(nil)
+	_ kernels.Located = (*Backend)(nil)
 )
 
 // New opens a backend on a device: the driver compiles the kernels for it.
@@ -97,6 +98,21 @@ func (b *Backend) Close() error {
 
 // Device is where the backend computes.
 func (b *Backend) Device() *gpu.Device { return b.dev }
+
+// On implements kernels.Located.
+func (b *Backend) On() kernels.Device {
+	i := &b.dev.Info
+	return kernels.Device{Index: i.Index, Name: i.Name, UUID: i.UUID, PCI: i.PCI, Simulated: i.Simulated}
+}
+
+// Spare implements kernels.Located.
+func (b *Backend) Spare() (uint64, error) {
+	free, _, err := b.dev.MemInfo()
+	return free, err
+}
+
+// Parts implements kernels.Located.
+func (b *Backend) Parts() int { return b.dev.Multiprocessors }
 
 // Name is "cuda-" and the architecture of the device, and says so where it is simulated.
 func (b *Backend) Name() string {
