@@ -25,6 +25,7 @@ type junitSuite struct {
 	Tests      int             `xml:"tests,attr"`
 	Failures   int             `xml:"failures,attr"`
 	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr,omitempty"`
 	Time       string          `xml:"time,attr,omitempty"`
 	Timestamp  string          `xml:"timestamp,attr,omitempty"`
 	Host       string          `xml:"hostname,attr,omitempty"`
@@ -38,10 +39,15 @@ type junitProperty struct {
 }
 
 type junitCase struct {
-	Class   string       `xml:"classname,attr"`
-	Name    string       `xml:"name,attr"`
-	Failure *junitReason `xml:"failure,omitempty"`
-	Error   *junitReason `xml:"error,omitempty"`
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitReason  `xml:"failure,omitempty"`
+	Error   *junitReason  `xml:"error,omitempty"`
+	Skipped *junitSkipped `xml:"skipped,omitempty"`
+}
+
+type junitSkipped struct {
+	Message string `xml:"message,attr"`
 }
 
 type junitReason struct {
@@ -60,6 +66,12 @@ func JUnit(w io.Writer, r *Report) error {
 		out.Tests += s.Tests
 		out.Failures += s.Failures
 		out.Errors += s.Errors
+		out.Suites = append(out.Suites, s)
+	}
+	if len(r.Devices) > 0 {
+		s := devices(r)
+		out.Tests += s.Tests
+		out.Failures += s.Failures
 		out.Suites = append(out.Suites, s)
 	}
 	if len(r.LeftOut) > 0 {

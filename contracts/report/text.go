@@ -38,7 +38,9 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 	t.cause(r)
 	t.linef("")
 	t.environment(&r.Environment)
+	t.monitored(r)
 	t.contracts(r)
+	t.devices(r)
 	t.linef("")
 	for _, x := range r.LeftOut {
 		t.linef("left out: %s", x)
@@ -179,6 +181,8 @@ func (r *Report) next() string {
 		}
 	}
 	switch {
+	case len(r.faulty()) > 0:
+		return "Next: look at what is said of devices, at nvidia-smi -q and the kernel's log; trust nothing that they compute until then."
 	case len(r.LeftOut) > 0:
 		return "Next: take what is left out elsewhere, or judge it by what knows it; this is not a pass."
 	case r.Verdict != contract.Held:

@@ -83,6 +83,10 @@ const (
 	Copied = "copied"
 	Summed = "summed"
 	All    = "all"
+	// What its management library told of the device Unit while ranks computed.
+	Watched   = "watched"
+	Unwatched = "not watched"
+	Fault     = "fault"
 )
 
 // The two tensors that the digest of a data event is about.

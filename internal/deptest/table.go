@@ -84,7 +84,7 @@ func Table() []Row {
 		{[]string{"golden"}, []string{"kernels", "core/{model,optim,plan,spec}"}},
 		{[]string{"benchmarks/..."}, []string{"kernels", "kernels/cpu", "core/...", "benchmarks/{step,turns}"}},
 		{[]string{"property/..."}, []string{"kernels", "kernels/ref", "core/..."}},
-		{[]string{"cmd/internal/..."}, []string{"gpu", "kernels", "kernels/{cpu,cuda,ref}", "core/{comm,comm/engine,comm/mpi,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,plan,spec,trace}", "internal/guard"}},
+		{[]string{"cmd/internal/..."}, []string{"gpu", "gpu/mon", "kernels", "kernels/{cpu,cuda,ref}", "core/{comm,comm/engine,comm/mpi,comm/shm,comm/tcp,data,files,launch/procs,model,names,optim,plan,spec,trace}", "internal/guard"}},
 		{[]string{"cmd/..."}, []string{"core/...", "contracts", "contracts/{contract,oracle,report,suite}", "cmd/internal/cli"}},
 		{[]string{"examples/..."}, nil},
 		{[]string{"internal/portable"}, []string{"kernels", "kernels/cpu", "core/{data,spec}", "golden", "internal/source"}},
