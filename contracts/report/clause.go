@@ -129,10 +129,10 @@ func (t *textWriter) finding(f *contract.Finding) {
 // where is the machine and the device that a finding is about, where it has one.
 func where(f *contract.Finding) string {
 	switch {
-	case f.Device == "":
-		return ""
 	case f.Host == "":
 		return f.Device
+	case f.Device == "":
+		return "host " + f.Host
 	}
 	return f.Device + " of host " + f.Host
 }
