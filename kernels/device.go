@@ -52,3 +52,11 @@ func DeviceOf(b Backend) string {
 	}
 	return ""
 }
+
+// Waiter is what a Backend offers whose kernels run beside the program: how often that has
+// waited for them since the backend was opened. Decorators hide it unless they unwrap, see
+// TallierOf.
+type Waiter interface{ Waits() uint64 }
+
+// WaiterOf finds the Waiter of a backend, as TallierOf does the Tallier.
+func WaiterOf(b Backend) (w Waiter, ok bool) { return find[Waiter](b) }

@@ -42,6 +42,7 @@ var (
 	_ kernels.Tallier = (*Backend)(nil)
 	_ kernels.Stager  = (*Backend)(nil)
 	_ kernels.Located = (*Backend)(nil)
+	_ kernels.Waiter  = (*Backend)(nil)
 )
 
 // New opens a backend on a device: the driver compiles the kernels for it.
@@ -123,7 +124,7 @@ func (b *Backend) Name() string {
 	return name
 }
 
-// Waits is how often the backend has waited for the device so far.
+// Waits implements kernels.Waiter.
 func (b *Backend) Waits() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

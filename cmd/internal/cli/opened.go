@@ -67,3 +67,16 @@ func (o *Opened) PerProcess(here int) int {
 
 // Have is PerProcess of this process.
 func (o *Opened) Have() int { return o.PerProcess(o.seating().Here) }
+
+// Waits counts how often a rank has waited for its device; nil where there is none to wait
+// for.
+func (o *Opened) Waits(rank int) (func() uint64, error) {
+	be, err := o.Backend(rank)
+	if err != nil {
+		return nil, err
+	}
+	if w, ok := kernels.WaiterOf(be); ok {
+		return w.Waits, nil
+	}
+	return nil, nil
+}
