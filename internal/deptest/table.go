@@ -34,6 +34,7 @@ func Table() []Row {
 		{[]string{"gpu"}, []string{"gpu/internal/drv"}},
 		{[]string{"gpu/sim/..."}, nil},
 		{[]string{"gpu/mon"}, []string{"gpu"}},
+		{[]string{"gpu/mon/montest"}, []string{"gpu", "gpu/mon"}},
 
 		{[]string{"core/data"}, []string{"core/{files,shard}"}},
 		{[]string{"core/trace"}, []string{"kernels", "core/{files,names}"}},
