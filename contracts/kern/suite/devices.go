@@ -17,7 +17,6 @@ import (
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/internal/guard"
 	"github.com/lockstep-ml/lockstep/kernels"
-	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // surveyName is the name of the case that has what devices do besides kernels.
@@ -66,7 +65,7 @@ func (s surveying) run(ctx context.Context, env suite.Env) (*trace.History, erro
 		if err != nil {
 			return err
 		}
-		x := &exchange{surveying: s, decorate: env.Parts.Comm, oracle: ref.New[float32]()}
+		x := &exchange{surveying: s, decorate: env.Parts.Comm}
 		var ranks errgroup.Group
 		for _, c := range comms {
 			ranks.Go(func() error {
@@ -171,7 +170,6 @@ func (s surveying) parts(be kernels.Backend) (trace.Event, error) {
 type exchange struct {
 	surveying
 	decorate func(rank int, group names.Axis, c comm.Communicator) comm.Communicator
-	oracle   kernels.Backend
 
 	mu  sync.Mutex
 	all *kernels.Tensor // the sum over all ranks
