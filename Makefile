@@ -48,6 +48,7 @@ same-fingerprint:
 test-cuda: test-cuda-smoke test-gpu ## every kernel, plan and launch of training on simulated GPUs, and the PTX is what clang makes (needs clang-19; minutes)
 	$(GO) run ./internal/ptx -check
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/verify -run 'TestSimulated|TestDevice'
 	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2"
 	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2 --steps 2 --launch procs"
 	$(MAKE) --no-print-directory same-fingerprint ARGS="--plan dp=2,tp=2 --steps 2 --launch procs"

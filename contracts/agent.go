@@ -36,21 +36,22 @@ func (a *Agent) Make(ctx context.Context, run suite.Away, seat func(*suite.Env))
 	if run.Config != nil {
 		return a.engine.MakeTraining(ctx, run, seat)
 	}
-	t, err := a.trial(run.Name, run.Memory)
+	t, err := a.trial(run)
 	if err != nil {
 		return nil, fmt.Errorf("%s: no such run here: %w", run.Name, err)
 	}
 	return t.Make(ctx, run.Name.Role, seat)
 }
 
-// trial is that of a run's name, at a driver that may use so much memory.
-func (a *Agent) trial(n suite.RunName, memory int64) (*suite.Trial, error) {
+// trial is that of a run's name, at a driver that has what the run says.
+func (a *Agent) trial(run suite.Away) (*suite.Trial, error) {
+	n := run.Name
 	c, err := Find(n.Contract)
 	if err != nil {
 		return nil, err
 	}
 	o := *a.o
-	o.Memory = memory
+	o.Memory, o.Devices = run.Memory, run.Devices
 	all := c.Cases(o.about(c))
 	i := slices.IndexFunc(all, func(one suite.Case) bool { return one.Name == n.Case })
 	if i < 0 {

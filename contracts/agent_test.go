@@ -24,7 +24,7 @@ func TestAgentsFindRuns(t *testing.T) {
 		same := func(c suite.Case, n suite.RunName) {
 			for _, role := range c.Roles() {
 				n.Role = role
-				got, err := a.trial(n, 0)
+				got, err := a.trial(suite.Away{Name: n})
 				if err != nil {
 					t.Fatalf("%s: %v", n, err)
 				}
@@ -50,7 +50,7 @@ func TestAgentsFindRuns(t *testing.T) {
 			t.Errorf("%d runs", found)
 		}
 		for _, n := range []suite.RunName{{Contract: "C-NONE-001"}, {Contract: "C-DDP-001", Case: "no case"}, {Contract: "C-DDP-001", Case: "nano dp=2", Mutant: "none"}} {
-			if _, err := a.trial(n, 0); err == nil {
+			if _, err := a.trial(suite.Away{Name: n}); err == nil {
 				t.Errorf("%+v is found", n)
 			}
 		}
@@ -72,7 +72,7 @@ func TestAgentsHaveTheMemoryOfTheirDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, small := all.Cases(c)[0], share.Cases(c)[0]
-	got, err := a.trial(suite.RunName{Contract: c.ID, Case: one.Name, Role: contract.Test}, all.Memory)
+	got, err := a.trial(suite.Away{Name: suite.RunName{Contract: c.ID, Case: one.Name, Role: contract.Test}, Memory: all.Memory})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,9 +179,15 @@ func decides(ctx context.Context, c *suite.Suite, e contract.Evidence) bool {
 
 // describe adds a judged run to the report's environment.
 func (j *judgement) describe(t *recorded) {
-	h := t.history.Header
-	if was := (&report.Environment{Backend: h.Backend}); j.env.Backend == "" || was.Simulated() {
-		j.env.Backend = h.Backend // one that is simulated marks the report
+	if j.env.Backend == "" {
+		j.env.Backend = t.history.Header.Backend
+	}
+	for _, r := range j.all { // a control too: one rank on a simulated device marks the report
+		for _, o := range r.history.Origins {
+			if on := (&report.Environment{Backend: o.Backend}); on.Simulated() {
+				j.env.Backend = o.Backend
+			}
+		}
 	}
 	if t.config != nil {
 		addConfig(&j.env, *t.config)

@@ -99,7 +99,7 @@ func (o *Options) engine() *suite.Engine {
 	if o.Level > 1 {
 		width = 1
 	}
-	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Patience: mutantDeadline,
+	return &suite.Engine{Parts: o.Parts, Text: o.text, Texts: o.again(), Width: width, Memory: o.Memory, Devices: o.Devices, Patience: mutantDeadline,
 		Away: o.Away, Over: o.Over, Progress: o.Progress}
 }
 

@@ -36,6 +36,7 @@ func (o *Options) mine(c *suite.Suite) []string {
 // Where it is about none it gets all, and says what it lacks.
 func (o *Options) about(c *suite.Suite) suite.Options {
 	out := o.Options
+	out.Processes = o.Agents
 	if mine := o.mine(c); len(mine) > 0 {
 		out.Plans = mine
 		if taken := takes(c, out); len(taken) > 0 {

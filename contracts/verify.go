@@ -48,6 +48,7 @@ func (o *Options) verify(ctx context.Context, cs []*suite.Suite) (*report.Report
 	if errs[0] != nil {
 		notes = append([]string{unfinished(errs[0], all)}, notes...)
 	}
+	notes = append(notes, o.idle(all)...)
 	if o.Histories != "" {
 		for _, t := range all {
 			if err := t.Save(o.Histories); err != nil {

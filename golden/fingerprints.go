@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 //go:embed fingerprints
@@ -212,6 +213,9 @@ func (g *Fingerprints) header(key, value string) (err error) {
 
 // step reads "step weights=<32 hex> moments=<32 hex> loss=<8 hex>".
 func (g *Fingerprints) step(line string) error {
+	if kernels.Simulated(line) {
+		return fmt.Errorf("%q: is of a simulated device, and nothing that is recorded may be", line)
+	}
 	f := strings.Fields(line)
 	if len(f) != 4 || f[0] != strconv.Itoa(len(g.Steps)) {
 		return fmt.Errorf("%q: want step %d, weights=, moments=, loss=", line, len(g.Steps))

@@ -182,6 +182,8 @@ func TestParseRefuses(t *testing.T) {
 		{"steps out of order", "\n1 weights", "\n2 weights", "line 8: \"2 weights"},
 		{"short digest", "weights=0", "weights=", "line 7"},
 		{"digit of a digest", "loss=40b", "loss=4zb", "line 7"},
+		{"of a simulated device", "\n1 weights", " (simulated)\n1 weights", "line 7: "},
+		{"named by a simulated device", "\n1 weights", " (simulated)\n1 weights", "is of a simulated device"},
 		{"broken spec", "# spec: {", "# spec: [", "line 4: spec"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func judged(t *testing.T, args ...string) (verdict contract.Verdict, ids, doubts
 	if code, _, stderr := call(t.Context(), append(args, "--history", dir)...); code != cli.OK || stderr != "" {
 		t.Fatalf("%q: exit %d, stderr %q", args, code, stderr)
 	}
-	open, err := cli.OpenBackend("ref", cli.Devices{}, nil)
+	open, err := cli.OpenBackend("ref", cli.Devices{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,26 @@ type printer struct {
 	tokens int64
 	shown  bool
 	err    error // the first of writing the log
+
+	waits         func() uint64 // for the device of the rank that reports; nil where there is none
+	steps         int           // that were waited for
+	since, inStep uint64        // waits at the end of the last step, and in the second
 }
+
+// wait counts the waits of a step that has ended.
+func (p *printer) wait() {
+	if p.waits != nil {
+		now := p.waits()
+		if p.steps++; p.steps == 2 {
+			p.inStep = now - p.since
+		}
+		p.since = now
+	}
+}
+
+// waited is how often the second step waited for the device: the first, and where a run
+// records what it did the last, have more to do than others.
+func (p *printer) waited() (n uint64, ok bool) { return p.inStep, p.steps > 1 }
 
 // step is a line of JSON about a step; Seconds since the begin of the run stand in
 // the log only.
@@ -43,6 +62,7 @@ type step struct {
 // progress prints one step; the trainer calls it in the order of steps.
 func (p *printer) progress(s train.Progress) {
 	p.close()
+	p.wait()
 	line := step{"step", s.Step + 1, s.Steps, trace.Float(s.Loss), trace.Float(s.Norm), s.LR, s.Tokens, s.Skipped, 0}
 	switch {
 	case p.out == nil:

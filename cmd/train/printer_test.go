@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
 )
 
@@ -93,5 +94,37 @@ func TestStatusLineStaysApartFromResults(t *testing.T) {
 	}
 	if got := status.String(); strings.Count(got, "tokens/s") != 2 || !strings.HasSuffix(got, "\r\x1b[K") {
 		t.Errorf("status %q: want two lines, the last one cleared", got)
+	}
+}
+
+// TestWaits: how often the second step waits for its device is said at the end, of a
+// simulated one with the mark, in both forms; of one step, or without a device, nothing.
+func TestWaits(t *testing.T) {
+	for _, c := range []struct {
+		backend, format, want string
+		steps                 int
+	}{
+		{"cuda-sm_90", "text", "waits 56 for the device in the second step\n", 3},
+		{"cuda-sm_90-simulated", "text", "waits 56 for the device in the second step (simulated)\n", 2},
+		{"cuda-sm_90-simulated", "json", `{"event":"end","simulated":true,"waits":56}` + "\n", 2},
+		{"cuda-sm_90", "text", "", 1},
+		{"cpu", "text", "", 0},
+	} {
+		now := uint64(1000)
+		p := &printer{}
+		if c.steps > 0 {
+			p.waits = func() uint64 { return now }
+		}
+		for i := range c.steps {
+			p.progress(train.Progress{Step: i, Steps: c.steps})
+			if now += 56; i > 0 {
+				now += 400 // the last one does more
+			}
+		}
+		var out bytes.Buffer
+		o := options{format: c.format}
+		if code, err := o.finish(&trace.History{Header: trace.Header{Backend: c.backend}}, 0, p, &out); code != 0 || err != nil || out.String() != c.want {
+			t.Errorf("%+v: %d, %v, %q", c, code, err, out.String())
+		}
 	}
 }

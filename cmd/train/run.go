@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/dryrun"
 	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
@@ -130,10 +131,11 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if err != nil {
 		return cli.Usage, err
 	}
-	open, err := cli.OpenBackend(o.backend, o.devices, o.placed.Pool())
+	opened, err := cli.Open(o.backend, o.devices, o.placed.Pool())
 	if err != nil {
 		return cli.Usage, err
 	}
+	opened.Sit(o.placed.Seating(o.agents(c)))
 	world, err := cli.Transport(o.placed.Transport)
 	if err == nil {
 		err = o.checkAgents(c)
@@ -147,7 +149,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	if o.saveEvery < 0 || o.saveEvery > 0 && o.save == "" {
 		return cli.Usage, cli.Usagef("save-every=%d: must not be negative, and needs --save", o.saveEvery)
 	}
-	parts := launch.Parts{Backend: open, World: world, Deadline: o.deadline, Keep: keep(c.Steps - 1), History: o.history}
+	parts := launch.Parts{Backend: opened.Backend, World: world, Deadline: o.deadline, Keep: keep(c.Steps - 1), History: o.history}
 	switch seat, err := o.placed.Seat(o.deadline, o.shared()...); {
 	case err != nil:
 		return cli.Usage, err
@@ -180,12 +182,15 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, err
 	}
 	defer closeLog()
-	first, err := open(0)
+	first, err := opened.Backend(0)
 	if err != nil {
 		return cli.CannotRun, err
 	}
 	parts.Hooks = train.Hooks{Progress: p.progress, Checkpoints: ck}
 	if !o.placed.Apart() {
+		if p.waits, err = opened.Waits(c.Plan.Dims().Rank(names.Coord{PP: c.Plan.Dims().PP - 1})); err != nil {
+			return cli.CannotRun, err
+		}
 		if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
 			return cli.CannotRun, err
 		}
@@ -232,7 +237,7 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	if n, ok := stop.After(); ok {
 		return cli.CannotRun, fmt.Errorf("interrupted: ended after step %d of %d; --resume %s goes on", n, c.Steps, o.save)
 	}
-	return o.finish(out.History, c.Steps-1, stdout)
+	return o.finish(out.History, c.Steps-1, p, stdout)
 }
 
 // keep says which events the run must remember: only what finish and diverged
@@ -245,9 +250,9 @@ func keep(last int) func(trace.Event) bool {
 	}
 }
 
-// finish prints how ranks in processes have reached each other, and the fingerprint,
-// after the last step.
-func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, error) {
+// finish prints how ranks in processes have reached each other, how often a step waits for
+// a device, and the fingerprint, after the last step.
+func (o *options) finish(h *trace.History, last int, p *printer, stdout io.Writer) (int, error) {
 	end := map[string]any{"event": "end"}
 	simulated := cli.Simulated(h.Header.Backend)
 	if simulated {
@@ -255,6 +260,9 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 	}
 	if o.links != nil && !o.quiet {
 		end["transport"] = cli.Links(o.links())
+	}
+	if n, ok := p.waited(); ok && !o.quiet {
+		end["waits"] = n
 	}
 	if o.fingerprint {
 		f, err := spec.FingerprintAt(h, last)
@@ -273,8 +281,11 @@ func (o *options) finish(h *trace.History, last int, stdout io.Writer) (int, err
 	if simulated {
 		mark = " (simulated)"
 	}
-	for _, what := range []string{"transport", "fingerprint"} {
+	for _, what := range []string{"transport", "waits", "fingerprint"} {
 		if said, ok := end[what]; ok {
+			if what == "waits" {
+				said = fmt.Sprintf("%v for the device in the second step", said)
+			}
 			fmt.Fprintf(stdout, "%s %s%s\n", what, said, mark)
 		}
 	}

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/contracts/report"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/launch"
 	"github.com/lockstep-ml/lockstep/core/launch/procs"
@@ -45,6 +47,8 @@ func (o *options) team(ctx context.Context, opts *contracts.Options, stderr io.W
 		opts.Environment.Transport += "; " + strings.Join(hosts, "; ")
 	}
 	opts.Over, o.links = team.Over, team.Links
+	opts.Devices = o.opened.PerProcess(team.Here())
+	o.watching = func(ctx context.Context) ([]report.Device, error) { return watchedAway(ctx, team, opts.Agents) }
 	opts.Away = func(ctx context.Context, a suite.Away) (*trace.History, error) { return away(ctx, team, a) }
 	return team, nil
 }
@@ -72,7 +76,8 @@ func away(ctx context.Context, team *procs.Team, a suite.Away) (h *trace.History
 // there are.
 func (o *options) identity(opts *contracts.Options) (string, error) {
 	own := opts.Options
-	own.Text.Bytes, own.Memory = nil, 0 // an agent has a share of that
+	// An agent has a share of these, and hears what its driver has.
+	own.Text.Bytes, own.Memory, own.Processes, own.Devices = nil, 0, 0, 0
 	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline, o.placed.Transport)
 }
 
@@ -107,10 +112,19 @@ func (o *options) serve(ctx context.Context, seat procs.Server, opts contracts.O
 	if err != nil {
 		return cli.Usage, cli.AsUsage(err)
 	}
+	var once sync.Once
+	var stop func() []cli.Watched
 	code, err := seat.Serve(ctx, identity, func(ctx context.Context, j *procs.Job) (*launch.Outcome, error) {
 		var run suite.Away
 		if err := json.Unmarshal(j.What, &run); err != nil {
 			return nil, err
+		}
+		once.Do(func() { stop = o.opened.Watch() }) // before its first run; its driver says when all are over
+		if run == (suite.Away{}) {
+			return watchedHere(j, opts.Agents, stop())
+		}
+		if have := o.opened.Have(); run.Name.Contract != "" && run.Devices != have {
+			return nil, fmt.Errorf("this process has %d devices for its ranks, and agent 0's host %d for each: hosts must have as many", have, run.Devices)
 		}
 		h, err := a.Make(ctx, run, func(env *suite.Env) {
 			j.Join(&env.Parts, o.placed.Transport)

@@ -30,6 +30,8 @@ func TestProcessesHold(t *testing.T) {
 		`--contract C-CKPT-001|--case|odd dp=2 then dp=1,tp=2 then dp=4,zero=3`:          "4 clauses: 4 held",
 		`--contract C-COMM-001|--case|tree of 3 ranks`:                                   "7 clauses: 7 held",
 		`--contract C-KERN-001|--case|routines`:                                          "1 clause: 1 held",
+		`--contract C-KERN-001|--case|memory`:                                            "saw 603/603",
+		`--contract C-KERN-001|--case|devices`:                                           "C-KERN-001.9  saw 15/15",
 		`--contract C-CKPT-001|--case|odd dp=2,zero=1 then dp=1,pp=2 from step 99999998`: "4 clauses: 4 held",
 		`--contract C-CKPT-001|--case|nano dp=2 from step 1073741822 stored`:             "2 clauses: 2 held",
 		`--contract C-DATA-001|--case|nano dp=2 from step 20011`:                         "4 clauses: 4 held",
@@ -44,6 +46,25 @@ func TestProcessesHold(t *testing.T) {
 		if left := children(t); len(left) > 0 {
 			t.Errorf("%s: processes %v are left", args, left)
 		}
+	}
+}
+
+// Each agent drills its own backend, and one that has no rank of a run is named.
+func TestProcessesAreAllDrilled(t *testing.T) {
+	says := func(agents, want string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := call(t.Context(), append([]string{"--launch", "procs", "--agents", agents, "--deadline", "60s"}, args...)...)
+		if code != cli.OK || !strings.Contains(stdout, want) {
+			t.Errorf("%s agents, %v: %d, want %q in\n%s%s", agents, args, code, want, stdout, stderr)
+		}
+	}
+	saw := func(n int) string { return fmt.Sprintf("C-KERN-001.6  saw %d/%d", n*584, n*584) }
+	says("1", saw(1), "--contract", "C-KERN-001.6")
+	says("3", saw(3), "--contract", "C-KERN-001.6")
+	says("4", "note: agents=4: 2, 3 carried no rank of runs of 2 ranks, which say nothing of them: 1, the first C-DDP-001, nano dp=2, test run", "--contract", "C-DDP-001", "--plan", "dp=2", "--config", "nano")
+	says("4", "note: agents=4: 1 to 3 carried no rank of runs of 1 ranks", "--contract", "C-DDP-001", "--plan", "dp=2", "--config", "nano")
+	if _, stdout, _ := call(t.Context(), "--launch", "procs", "--agents", "4", "--contract", "C-KERN-001.6"); strings.Contains(stdout, "carried no rank") {
+		t.Errorf("%s", stdout)
 	}
 }
 

@@ -79,7 +79,7 @@ func explainFaults(w io.Writer, found []contracts.Fault) (int, error) {
 
 // explainGenerated prints what a generated fault breaks.
 func explainGenerated(ctx context.Context, w io.Writer, id string) (int, error) {
-	open, err := cli.OpenBackend(cli.DefaultBackend, cli.Devices{}, nil)
+	open, err := cli.OpenBackend(cli.DefaultBackend, cli.Devices{})
 	if err != nil {
 		return cli.CannotRun, err
 	}

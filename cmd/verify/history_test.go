@@ -27,7 +27,7 @@ func record(t *testing.T, dir, plans string, text data.Text) {
 		t.Fatal(err)
 	}
 	c.Steps, c.Recording = 1, spec.Recording{Digests: true, Workers: true}
-	open, err := cli.OpenBackend("ref", cli.Devices{}, nil)
+	open, err := cli.OpenBackend("ref", cli.Devices{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,10 @@ type options struct {
 	name                                         string // of a case
 	placed                                       cli.Placement
 	devices                                      cli.Devices
-	links                                        func() []string // by which ranks in processes have reached each other; else nil
-	args                                         []string        // of the command
+	opened                                       *cli.Opened
+	watching                                     func(context.Context) ([]report.Device, error) // ends what agents see of devices; nil without agents
+	links                                        func() []string                                // by which ranks in processes have reached each other; else nil
+	args                                         []string                                       // of the command
 	stdin                                        io.Reader
 	seed                                         uint64
 	steps, level, expectRanks                    int

@@ -60,7 +60,9 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 	begun := time.Now()
 	line := newStatus(stderr)
 	opts.Progress = line.progress()
+	watched := o.watch()
 	r, err := o.judged(ctx, cs, opts)
+	devices, werr := watched(ctx)
 	line.close()
 	if wrong := new(contracts.OptionError); errors.As(err, &wrong) {
 		return cli.Usage, cli.AsUsage(wrong.Err)
@@ -71,6 +73,8 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 	if r == nil {
 		return cli.CannotRun, err
 	}
+	r.Watch(devices...)
+	err = errors.Join(err, werr)
 	r.Seconds = time.Since(begun).Seconds()
 	if o.links != nil {
 		r.Environment.Transport = cli.Links(o.links()) + ", " + r.Environment.Transport
@@ -113,10 +117,12 @@ func (o *options) claim() (release func(), err error) {
 
 // driver is what the flags ask of package contracts.
 func (o *options) driver(ctx context.Context) (contracts.Options, error) {
-	open, err := cli.OpenBackend(o.backend, o.devices, nil)
+	opened, err := cli.Open(o.backend, o.devices, nil)
 	if err != nil {
 		return contracts.Options{}, err
 	}
+	opened.Sit(o.placed.Seating(o.agents()))
+	o.opened = opened
 	world, err := cli.Transport(o.placed.Transport)
 	if err != nil {
 		return contracts.Options{}, err
@@ -128,13 +134,15 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 	opts := contracts.Options{
 		Options: suite.Options{Level: o.level, Plans: o.plans, Config: o.config, Seed: o.seed, Steps: o.steps,
 			Backend: o.backend, Text: text, Memory: o.placed.Memory()},
-		Case: o.name, Parts: launch.Parts{Backend: open, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
+		Case: o.name, Parts: launch.Parts{Backend: opened.Backend, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
 	opts.Environment.Command = o.command
+	opts.Devices = opened.PerProcess(1)
 	switch {
 	case o.placed.Apart():
 		opts.Agents = o.agents()
+		opts.Devices = opened.PerProcess(opts.Agents) // unless they are on several hosts
 		opts.Environment.Transport = fmt.Sprintf("processes, %d agents%s: rank r is in agent r mod %d", opts.Agents, o.placed.Source(), opts.Agents)
 	case world != nil:
 		opts.Transport, opts.Environment.Transport = o.placed.Transport, cli.OneProcess(o.placed.Transport)
@@ -202,7 +210,7 @@ func (o *options) write(r *report.Report, stdout io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(stdout, "%s: reports in %s%c\n", r.Verdict, o.out, os.PathSeparator)
+	_, err := fmt.Fprintf(stdout, "%s: reports in %s%c\n", r.Word(r.Verdict), o.out, os.PathSeparator)
 	return err
 }
 

@@ -122,9 +122,12 @@ func (v Verdict) Worse(o Verdict) Verdict {
 
 // Finding is one violation, with what is needed to find its cause.
 type Finding struct {
-	Case   string `json:"case"`
-	Rank   int    `json:"rank"`            // world rank; -1 where none is to blame
-	Place  string `json:"place,omitempty"` // of the rank on the axes of the plan
+	Case  string `json:"case"`
+	Rank  int    `json:"rank"`            // world rank; -1 where none is to blame
+	Place string `json:"place,omitempty"` // of the rank on the axes of the plan
+	// Host and Device are where the rank ran, as its history says.
+	Host   string `json:"host,omitempty"`
+	Device string `json:"device,omitempty"`
 	Step   int    `json:"step"`
 	Phase  Phase  `json:"phase,omitempty"` // of the step
 	Tensor string `json:"tensor,omitempty"`

@@ -10,10 +10,14 @@ import (
 const maxFindings = 8
 
 // kind is what a finding has in common with others that say the same of another
-// rank, step, tensor or element: its words, without numbers.
+// rank, step, tensor or element: its words, without numbers. Of several devices each is
+// named.
 func (f *Finding) kind() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s/", f.Phase, f.Of)
+	if f.Device != "" {
+		fmt.Fprintf(&b, "%s/%s/", f.Host, f.Device)
+	}
 	number := false // whether a number has just been left out
 	for _, c := range f.Message {
 		switch {

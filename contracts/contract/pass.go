@@ -82,6 +82,7 @@ func (p *Pass) Report(f Finding) { p.ReportLater(f, nil) }
 // that are kept; nil adds nothing.
 func (p *Pass) ReportLater(f Finding, complete func(*Finding)) {
 	f.Case = cmp.Or(p.name, p.Case)
+	f.Host, f.Device = p.origin(f)
 	if f.Phase == Unphased {
 		if p.Clause != nil {
 			f.Phase = p.Clause.Phase
@@ -130,15 +131,30 @@ func (p *Pass) History(r Role) (h *trace.History, ok bool) {
 	return h, true
 }
 
+// run is the history that a finding's rank is of; nil where there is none.
+func (p *Pass) run(f Finding) *trace.History {
+	h := p.Histories[cmp.Or(f.Of, Test)]
+	if h == nil || f.Rank < 0 || f.Rank >= h.Header.World {
+		return nil
+	}
+	return h
+}
+
+// origin is where a finding's rank ran, as far as its history says.
+func (p *Pass) origin(f Finding) (host, device string) {
+	h := p.run(f)
+	if h == nil {
+		return "", ""
+	}
+	o := h.Origin(f.Rank)
+	return o.Host, o.Device
+}
+
 // place is where a finding's rank is on the axes of the plan, where that has
 // several.
 func (p *Pass) place(f Finding) string {
-	role := f.Of
-	if role == "" {
-		role = Test
-	}
-	h := p.Histories[role]
-	if h == nil || f.Rank < 0 || f.Rank >= h.Header.World {
+	h := p.run(f)
+	if h == nil {
 		return ""
 	}
 	cfg, err := spec.Of(h.Header.Spec)

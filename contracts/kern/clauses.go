@@ -2,6 +2,7 @@ package kern
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
@@ -14,42 +15,44 @@ import (
 // named is the name of a case.
 type named struct{ kernel, name string }
 
-// drilled is a drill's history, by case.
+// drilled is what one rank of a drill recorded, by case.
 type drilled struct {
-	*trace.History
+	rank   int
+	header trace.Header // the rank's
 	Spec
 	events map[named]trace.Event
 	twice  []trace.Event // second events of a case
 }
 
-// read indexes the history of the test run; where that is impossible the pass
-// doubts and ok is false.
-func read(p *contract.Pass) (d *drilled, ok bool) {
+// read indexes the history of the test run, rank by rank: each has drilled the backend of
+// its own process and device. Where that is impossible the pass doubts and there is none.
+// Ranks without a history make the pass doubt too.
+func read(p *contract.Pass) (all []*drilled) {
 	h, ok := p.History(contract.Test)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	s, err := specOf(h)
-	if err == nil && h.Header.World != 1 {
-		err = fmt.Errorf("a drill of kernels in a world of %d ranks", h.Header.World)
-	}
 	if err != nil {
 		p.Doubt("%v", err)
-		return nil, false
+		return nil
 	}
-	d = &drilled{History: h, Spec: s, events: map[named]trace.Event{}}
-	for e := range h.All {
-		if e.Kind != trace.KindKernel {
-			continue
+	for _, rank := range slices.Sorted(maps.Keys(h.Ranks)) {
+		d := &drilled{rank: rank, header: h.Of(rank), Spec: s, events: map[named]trace.Event{}}
+		for _, e := range h.Ranks[rank] {
+			if e.Kind != trace.KindKernel {
+				continue
+			}
+			k := named{e.Op, e.Unit}
+			if _, seen := d.events[k]; seen {
+				d.twice = append(d.twice, e)
+				continue
+			}
+			d.events[k] = e
 		}
-		k := named{e.Op, e.Unit}
-		if _, seen := d.events[k]; seen {
-			d.twice = append(d.twice, e)
-			continue
-		}
-		d.events[k] = e
+		all = append(all, d)
 	}
-	return d, true
+	return all
 }
 
 // of is the event of a case; ok where all was compared, or what was is wrong.
@@ -66,17 +69,19 @@ func plain(backend string) bool { return backend == "ref" || backend == "cpu-ref
 // right is clauses 1 to 6: every case of the clause's kernels has the result of
 // the definition, and the definition gave what is recorded.
 func right(p *contract.Pass) {
-	d, ok := read(p)
-	if !ok {
-		return
+	for _, d := range read(p) {
+		d.right(p)
 	}
+}
+
+func (d *drilled) right(p *contract.Pass) {
 	d.noSecond(p)
 	pinned := d.Seed == golden.KernelSeed
 	for _, kernel := range family(p.Clause.ID) {
 		s := d.Spec
 		s.Kernels = []string{kernel}
 		cases := s.Cases()
-		if pinned || !plain(d.Header.Backend) || exact(kernel) {
+		if pinned || !plain(d.header.Backend) || exact(kernel) {
 			for _, c := range cases {
 				e, ok := d.of(c)
 				p.Expect(1)
@@ -105,7 +110,7 @@ func judge(p *contract.Pass, e trace.Event, ok bool) {
 
 // report adds a finding about a case.
 func report(p *contract.Pass, e trace.Event) {
-	at := p.At(-1, e.Step).Of(e.Op)
+	at := p.At(e.Rank, e.Step).Of(e.Op)
 	if e.What == trace.Returned || e.What == trace.Failed {
 		at.Report(nil, nil, "case %s: %s", e.Unit, e.Text)
 		return
@@ -123,10 +128,10 @@ func (d *drilled) recorded(p *contract.Pass, kernel string, cases []*drill.Case)
 		p.Doubt("%v", err)
 		return
 	}
-	want, ok := g.Of(kernel, d.Level, len(cases), d.Header.Arithmetic)
+	want, ok := g.Of(kernel, d.Level, len(cases), d.header.Arithmetic)
 	if !ok {
 		p.Doubt("%s: no results of %d cases of level %d under canonical arithmetic %d are recorded; %q records them",
-			kernel, len(cases), d.Level, d.Header.Arithmetic, golden.Record)
+			kernel, len(cases), d.Level, d.header.Arithmetic, golden.Record)
 		return
 	}
 	var sum kernels.Digest
@@ -139,7 +144,7 @@ func (d *drilled) recorded(p *contract.Pass, kernel string, cases []*drill.Case)
 		sum.Add(*e.Digest)
 	}
 	if p.Found(complete) && sum != want {
-		p.At(-1, 0).Of(kernel).Report(text(sum), text(want),
+		p.At(d.rank, 0).Of(kernel).Report(text(sum), text(want),
 			"what package ref gives here is not what was recorded: it was compiled otherwise, or the machine computes otherwise")
 	}
 }
@@ -153,7 +158,7 @@ func text(d kernels.Digest) string {
 func (d *drilled) noSecond(p *contract.Pass) {
 	for _, e := range d.twice {
 		if slices.Contains(family(p.Clause.ID), e.Op) {
-			p.At(-1, e.Step).Of(e.Op).Report(nil, nil, "case %s was recorded twice", e.Unit)
+			p.At(e.Rank, e.Step).Of(e.Op).Report(nil, nil, "case %s was recorded twice", e.Unit)
 		}
 	}
 }
@@ -161,19 +166,17 @@ func (d *drilled) noSecond(p *contract.Pass) {
 // kept is clause 7: in no case of any kernel was anything changed that is no
 // output, and all that is demanded besides is met.
 func kept(p *contract.Pass) {
-	d, ok := read(p)
-	if !ok {
-		return
-	}
 	own := family(p.Clause.ID)
-	for _, c := range d.Cases() {
-		e, ok := d.of(c)
-		// A call that failed left nothing to compare; the kernel's clause reports it.
-		if !p.Found(ok && (e.What != trace.Failed || slices.Contains(own, c.Kernel))) {
-			continue
-		}
-		if e.What == trace.Guard || e.What == trace.Input || e.What != trace.Same && slices.Contains(own, c.Kernel) {
-			report(p, e)
+	for _, d := range read(p) {
+		for _, c := range d.Cases() {
+			e, ok := d.of(c)
+			// A call that failed left nothing to compare; the kernel's clause reports it.
+			if !p.Found(ok && (e.What != trace.Failed || slices.Contains(own, c.Kernel))) {
+				continue
+			}
+			if e.What == trace.Guard || e.What == trace.Input || e.What != trace.Same && slices.Contains(own, c.Kernel) {
+				report(p, e)
+			}
 		}
 	}
 }

@@ -16,7 +16,7 @@ func Contract() *contract.Contract {
 	return &contract.Contract{
 		ID:        id,
 		Title:     "Kernels give the defined bits",
-		Statement: "Every kernel of the backend in use gives the bits of its definition: for every shape, exponent, stride and alignment, in place or not, in every routine that the backend has and on every path that its threads share.",
+		Statement: "Every kernel of the backend in use gives the bits of its definition: for every shape, exponent, stride and alignment, in place or not, in every routine that the backend has and on every path that its threads share, on every device and in every process.",
 		Doc:       doc,
 		Clauses: []*contract.Clause{
 			c("1", "Matrix products have the bits of the definition: every tile and tail, grouped sums, chains longer than a block.", results, right),
@@ -27,6 +27,8 @@ func Contract() *contract.Contract {
 			c("6", "Sums of squares and digests are those of integer arithmetic.", results, right),
 			c("7", "A kernel writes its outputs and nothing else, memory keeps every bit, and shapes that do not fit are refused.", "kernel", kept),
 			c("8", "Every kernel, every routine that the backend lists, and every path that its threads share, ran; the tally that says so counts.", "routine, kernel", ran),
+			c("9", "Every device copies to and sums with every other one, and with all, and gives the bits of the definition.", "device", moved),
+			c("10", "Every part of a device that computes gives the bits of the definition, and its memory keeps every bit, all of it at once.", "device", whole),
 		},
 	}
 }
@@ -37,6 +39,11 @@ threads share. Training a small model runs half of them. A wrong lane in the
 widest tile is then found by whoever trains a wider model, weeks later and in no
 place in particular. So every kernel is drilled by itself, on the backend that
 the other contracts run on and with all threads of the machine.
+
+Each process of the run drills its own backend, and from level 2 on every device
+of it, each by itself: a rank of the history is a device of a process, and a
+finding names its host, index, UUID and PCI address. At level 1 a process drills
+one device, and a note says of how many.
 
 The drill (package kernels/drill) makes operands from a seed: sizes at and around
 those of tiles, vectors and blocks, in every residue; values of every magnitude,
@@ -83,6 +90,20 @@ How each clause judges
      rests on every kernel having run. A tally that is not true is a violation: it lists
      other routines the second time, counts backwards, or moves while nothing
      runs.
+  9  In rounds, in each of which every device has one partner: it copies to that,
+     from that, and the two sum; in the end all sum. What came is compared by its
+     hash, and read back only where that differs. A device that is wrong by itself
+     too (clause 10), or with several others, is the one that is named. Of two
+     alone nothing tells whose fault a copy between them is: then the one that has
+     the wrong bits is named, and the other one with it. One device alone is
+     compared with itself.
+  10 A product of equal tiles, four for each multiprocessor, in which each must
+     have the bits of one that package ref computed. Memory is written whole, in
+     a pattern that no two places have which can be taken for one another, then
+     compared, then once more with each bit inverted: 1 MB at level 1, 16 MB at
+     level 2, and at level 3 nine tenths of what is free, where the device says how
+     much that is. For a device there are two minutes for that: what it had no time for makes
+     the clause inconclusive.
 
 How to read a finding
   tensor  the kernel

@@ -348,12 +348,48 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestWorlds: a drill of kernels has one rank.
+// TestWorlds: each rank of a drill owes all that one alone does, and what it has wrong is
+// its own.
 func TestWorlds(t *testing.T) {
-	h := drilled(t, "cpu-x", 7, "Hash")
+	h := drilled(t, "cpu-x", 7, "SumSquares", "Hash", "HashChanged")
 	h.Header.World = 2
-	h.Ranks[1] = nil
-	if got, says := verdicts(alone(h), 6, 7); got != "ii" || !strings.Contains(says, "world of 2 ranks") {
+	if got, says := verdicts(alone(h), 6, 7); got != "ii" || !strings.Contains(says, "no history of ranks 1 of 2") {
+		t.Errorf("%s\n%s", got, says)
+	}
+	h.Ranks[1] = slices.Clone(h.Ranks[0])
+	for i := range h.Ranks[1] {
+		h.Ranks[1][i].Rank = 1
+	}
+	if got, says := verdicts(alone(h), 6, 7); got != "hh" {
+		t.Errorf("%s\n%s", got, says)
+	}
+	h.Origins = map[int]trace.Origin{0: {Backend: "cpu-x", Host: "a"}, 1: {Backend: "cpu-x", Host: "b", Device: "device 3"}}
+	e := &h.Ranks[1][first(h, "Hash")]
+	e.What, e.Text = trace.Output, "wrong"
+	for _, r := range results(alone(h), 6) {
+		if len(r.Findings) != 1 || r.Findings[0].Rank != 1 || r.Findings[0].Host != "b" || r.Findings[0].Device != "device 3" {
+			t.Errorf("%+v", r.Findings)
+		}
+	}
+	h.Ranks[1] = slices.Delete(h.Ranks[1], first(h, "Hash"), first(h, "Hash")+1)
+	if got, says := verdicts(alone(h), 6, 7); got != "ii" {
+		t.Errorf("%s\n%s", got, says)
+	}
+}
+
+// TestWorldsOfTallies: clause 8 wants all of every rank.
+func TestWorldsOfTallies(t *testing.T) {
+	all := families(t, "cpu-x")
+	for _, h := range all {
+		h.Header.World = 2
+		h.Ranks[1] = slices.Clone(h.Ranks[0])
+	}
+	if got, says := verdicts(all, 8); got != "h" {
+		t.Errorf("%s\n%s", got, says)
+	}
+	gates := all["gates and loss"]
+	gates.Ranks[1] = slices.DeleteFunc(gates.Ranks[1], func(e trace.Event) bool { return e.Op == "SwiGLU" })
+	if got, says := verdicts(all, 8); got != "i" || !strings.Contains(says, "kernels that never ran: SwiGLU") {
 		t.Errorf("%s\n%s", got, says)
 	}
 }

@@ -21,13 +21,13 @@ type tally struct {
 // complete reports whether as many routines are recorded as the backend lists.
 func (t *tally) complete() bool { return t.listed && int64(len(t.names)) == t.many }
 
-// tallies are those of a history, by What.
-func tallies(h *trace.History) map[string]*tally {
+// tallies are those of a rank's events, by What.
+func tallies(events []trace.Event) map[string]*tally {
 	out := map[string]*tally{}
 	for _, what := range times() {
 		out[what] = &tally{calls: map[string]int64{}}
 	}
-	for e := range h.All {
+	for _, e := range events {
 		t := out[e.What]
 		switch {
 		case e.Kind != trace.KindRoutine || t == nil:
@@ -44,11 +44,17 @@ func tallies(h *trace.History) map[string]*tally {
 // times are when routines are counted.
 func times() []string { return []string{trace.Before, trace.After, trace.Idle} }
 
-// ran is clause 8: over all runs of the case every kernel ran, and every routine.
+// part is what a rank recorded in the run of a role.
+type part struct {
+	role    contract.Role
+	backend string
+	events  []trace.Event
+}
+
+// ran is clause 8: over all runs of the case every kernel ran on every rank, and every
+// routine that its backend has.
 func ran(p *contract.Pass) {
-	kernels, calls := map[string]bool{}, map[string]int64{}
-	var names []string // of the first run whose tally is there
-	first := true
+	parts := map[int][]part{} // by rank
 	for _, role := range slices.Sorted(maps.Keys(p.Histories)) {
 		h, ok := p.History(role)
 		if !ok {
@@ -58,19 +64,37 @@ func ran(p *contract.Pass) {
 			p.Doubt("%s run: %v", role, err)
 			continue
 		}
-		for e := range h.All {
+		for rank, events := range h.Ranks {
+			parts[rank] = append(parts[rank], part{role, h.Of(rank).Backend, events})
+		}
+	}
+	if len(parts) == 0 {
+		everyKernel(p, nil) // none did
+	}
+	for _, rank := range slices.Sorted(maps.Keys(parts)) {
+		ranOn(p, rank, parts[rank])
+	}
+}
+
+// ranOn is clause 8 for one rank.
+func ranOn(p *contract.Pass, rank int, parts []part) {
+	kernels, calls := map[string]bool{}, map[string]int64{}
+	var names []string // of the first run whose tally is there
+	first := true
+	for _, x := range parts {
+		for _, e := range x.events {
 			if e.Kind == trace.KindKernel {
 				kernels[e.Op] = true
 			}
 		}
-		list, counted := count(p, role, h, calls)
-		counted = counted && counts(p, role, h, list)
+		list, counted := count(p, rank, x, calls)
+		counted = counted && counts(p, x, list)
 		switch {
 		case !counted:
 		case first:
 			names, first = list, false
 		case !slices.Equal(list, names):
-			p.At(-1, 0).Report(len(list), len(names), "the %s run lists other routines than the one before", role)
+			p.At(rank, 0).Report(len(list), len(names), "the %s run lists other routines than the one before", x.role)
 		}
 	}
 	everyKernel(p, kernels)
@@ -80,23 +104,23 @@ func ran(p *contract.Pass) {
 // counts expects a run of kernels to have called a routine of those that are
 // listed, as every run does of a backend that is not plain Go: a tally that says
 // nothing of what ran is not one that says that nothing is left out.
-func counts(p *contract.Pass, role contract.Role, h *trace.History, list []string) bool {
-	if plain(h.Header.Backend) || !kernelsRan(h) {
+func counts(p *contract.Pass, x part, list []string) bool {
+	if plain(x.backend) || !kernelsRan(x.events) {
 		return true
 	}
-	all := tallies(h)
+	all := tallies(x.events)
 	for _, name := range list {
 		if all[trace.After].calls[name] > all[trace.Before].calls[name] {
 			return p.Found(true)
 		}
 	}
-	p.Doubt("%s run: backend %s is not plain Go, and of the %d routines that it lists none ran", role, h.Header.Backend, len(list))
+	p.Doubt("%s run: backend %s is not plain Go, and of the %d routines that it lists none ran", x.role, x.backend, len(list))
 	return p.Found(false)
 }
 
 // kernelsRan reports whether a drill called kernels, and not memory alone.
-func kernelsRan(h *trace.History) bool {
-	for e := range h.All {
+func kernelsRan(events []trace.Event) bool {
+	for _, e := range events {
 		if e.Kind == trace.KindKernel && e.Op != drill.Memory && e.Op != drill.Misuse {
 			return true
 		}
@@ -134,16 +158,16 @@ func everyRoutine(p *contract.Pass, names []string, calls map[string]int64) {
 
 // count adds the calls that a run made, and lists its routines. A tally that
 // contradicts itself is reported.
-func count(p *contract.Pass, role contract.Role, h *trace.History, calls map[string]int64) (names []string, ok bool) {
-	all := tallies(h)
+func count(p *contract.Pass, rank int, x part, calls map[string]int64) (names []string, ok bool) {
+	all, role := tallies(x.events), x.role
 	for _, what := range times() {
 		if !p.Found(all[what].complete()) {
-			p.Doubt("%s run: backend %s: no complete tally of its routines (%s)", role, h.Header.Backend, what)
+			p.Doubt("%s run: backend %s: no complete tally of its routines (%s)", role, x.backend, what)
 			return nil, false
 		}
 	}
 	before, after, idle := all[trace.Before], all[trace.After], all[trace.Idle]
-	at := p.At(-1, 0)
+	at := p.At(rank, 0)
 	if len(before.calls) != len(before.names) {
 		at.Report(nil, nil, "the %s run: the tally lists a routine twice", role)
 	}

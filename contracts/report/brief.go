@@ -15,7 +15,7 @@ const page = 60
 // contracts writes all contracts: in full, or, where that is longer than a page and
 // something is violated, in brief.
 func (t *textWriter) contracts(r *Report) {
-	full := &textWriter{o: t.o, simulated: t.simulated}
+	full := &textWriter{o: t.o, mark: t.mark}
 	for i := range r.Contracts {
 		full.linef("")
 		full.contract(&r.Contracts[i], r.SelfTest)
@@ -52,6 +52,9 @@ func (t *textWriter) brief(c *Clause) {
 		says := Place(f) + ": " + f.Message
 		if v := values(f); len(v) > 0 && f.Index >= 0 {
 			says += "; " + v[0]
+		}
+		if w := where(f); w != "" {
+			says += "; on " + w
 		}
 		if n := c.Found - 1; n > 0 {
 			says += fmt.Sprintf("; %d more", n)

@@ -144,6 +144,9 @@ func (t *textWriter) cause(r *Report) {
 	for _, line := range values(f) {
 		t.linef("           %s", line)
 	}
+	if w := where(f); w != "" {
+		t.linef("  on       %s", w)
+	}
 	in := fmt.Sprintf("%s, %s", f.Case, when(f))
 	if c.Cases > 1 {
 		in += fmt.Sprintf("; first of %d cases that differ", c.Cases)
@@ -203,5 +206,9 @@ func when(f *contract.Finding) string {
 // headline is a cause in one line.
 func (c *Cause) headline() string {
 	f := &c.Finding
-	return strings.Join(append([]string{fmt.Sprintf("%s: %s, %s: %s", phase(f), f.Case, when(f), subject(f)), f.Message}, values(f)...), "; ")
+	parts := append([]string{fmt.Sprintf("%s: %s, %s: %s", phase(f), f.Case, when(f), subject(f)), f.Message}, values(f)...)
+	if w := where(f); w != "" {
+		parts = append(parts, "on "+w)
+	}
+	return strings.Join(parts, "; ")
 }

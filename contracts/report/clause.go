@@ -108,6 +108,9 @@ func (c *Clause) shortage() string {
 
 func (t *textWriter) finding(f *contract.Finding) {
 	t.linef("        %s: %s", Place(f), f.Message)
+	if w := where(f); w != "" {
+		t.linef("            on %s", w)
+	}
 	for _, line := range values(f) {
 		t.linef("            %s", line)
 	}
@@ -121,6 +124,17 @@ func (t *textWriter) finding(f *contract.Finding) {
 		t.linef("            reproduce: %s", f.Reproduce)
 	}
 	t.reproduced = f.Reproduce
+}
+
+// where is the machine and the device that a finding is about, where it has one.
+func where(f *contract.Finding) string {
+	switch {
+	case f.Host == "":
+		return f.Device
+	case f.Device == "":
+		return "host " + f.Host
+	}
+	return f.Device + " of host " + f.Host
 }
 
 // Place says where a finding was made: case, rank, step, tensor and element, as

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
 
@@ -43,6 +44,23 @@ type Environment struct {
 
 // Simulated reports whether any of the runs was on simulated devices.
 func (e *Environment) Simulated() bool { return kernels.Simulated(e.Backend) }
+
+// mark ends what is said of runs on simulated devices: of a real one they say nothing.
+func (e *Environment) mark() string {
+	if !e.Simulated() {
+		return ""
+	}
+	return " (" + kernels.SimulatedMark + ")"
+}
+
+// Word is a verdict as the report writes it, in whatever form: a simulated device holds
+// nothing without saying that it is one.
+func (r *Report) Word(v contract.Verdict) string {
+	if v == contract.Held {
+		return v.String() + r.Environment.mark()
+	}
+	return v.String()
+}
 
 // Here describes this process and machine.
 func Here() Environment {

@@ -25,6 +25,7 @@ type junitSuite struct {
 	Tests      int             `xml:"tests,attr"`
 	Failures   int             `xml:"failures,attr"`
 	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr,omitempty"`
 	Time       string          `xml:"time,attr,omitempty"`
 	Timestamp  string          `xml:"timestamp,attr,omitempty"`
 	Host       string          `xml:"hostname,attr,omitempty"`
@@ -38,10 +39,15 @@ type junitProperty struct {
 }
 
 type junitCase struct {
-	Class   string       `xml:"classname,attr"`
-	Name    string       `xml:"name,attr"`
-	Failure *junitReason `xml:"failure,omitempty"`
-	Error   *junitReason `xml:"error,omitempty"`
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitReason  `xml:"failure,omitempty"`
+	Error   *junitReason  `xml:"error,omitempty"`
+	Skipped *junitSkipped `xml:"skipped,omitempty"`
+}
+
+type junitSkipped struct {
+	Message string `xml:"message,attr"`
 }
 
 type junitReason struct {
@@ -54,12 +60,18 @@ type junitReason struct {
 // clause. Violated is a failure; inconclusive is an error, so that a CI that
 // reads only this file does not take missing evidence for a pass.
 func JUnit(w io.Writer, r *Report) error {
-	out := junitSuites{Name: "lockstep", Time: seconds(r.Seconds)}
+	out := junitSuites{Name: "lockstep" + r.Environment.mark(), Time: seconds(r.Seconds)}
 	for i := range r.Contracts {
 		s := suite(&r.Contracts[i], r)
 		out.Tests += s.Tests
 		out.Failures += s.Failures
 		out.Errors += s.Errors
+		out.Suites = append(out.Suites, s)
+	}
+	if len(r.Devices) > 0 {
+		s := devices(r)
+		out.Tests += s.Tests
+		out.Failures += s.Failures
 		out.Suites = append(out.Suites, s)
 	}
 	if len(r.LeftOut) > 0 {
@@ -82,7 +94,7 @@ func JUnit(w io.Writer, r *Report) error {
 
 // leftOut is a suite of the recorded runs that nothing was made of.
 func leftOut(r *Report) junitSuite {
-	s := junitSuite{Name: "left out", Tests: len(r.LeftOut), Errors: len(r.LeftOut), Properties: properties(&r.Environment)}
+	s := junitSuite{Name: "left out" + r.Environment.mark(), Tests: len(r.LeftOut), Errors: len(r.LeftOut), Properties: properties(&r.Environment)}
 	for _, x := range r.LeftOut {
 		s.Cases = append(s.Cases, junitCase{Class: s.Name, Name: x, Error: &junitReason{Type: contract.Inconclusive.String(), Message: x}})
 	}
@@ -91,7 +103,7 @@ func leftOut(r *Report) junitSuite {
 
 func suite(c *Contract, r *Report) junitSuite {
 	e := &r.Environment
-	s := junitSuite{Name: c.ID, Tests: len(c.Clauses), Time: seconds(c.Seconds), Timestamp: e.Date, Host: e.Host, Properties: properties(e)}
+	s := junitSuite{Name: c.ID + e.mark(), Tests: len(c.Clauses), Time: seconds(c.Seconds), Timestamp: e.Date, Host: e.Host, Properties: properties(e)}
 	if r.Cause != nil {
 		s.Properties = append(s.Properties, junitProperty{"cause", r.Cause.Clause + ": " + r.Cause.headline()})
 	}
@@ -100,7 +112,7 @@ func suite(c *Contract, r *Report) junitSuite {
 	}
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
-		jc := junitCase{Class: c.ID, Name: cl.ID + " " + cl.Says}
+		jc := junitCase{Class: c.ID, Name: cl.ID + e.mark() + " " + cl.Says}
 		reason := &junitReason{Type: cl.Verdict.String(), Message: cl.headline(), Text: cl.body()}
 		switch cl.Verdict {
 		case contract.Held:
@@ -122,7 +134,7 @@ func properties(e *Environment) []junitProperty {
 		{"version", e.Version}, {"go", e.Go}, {"platform", e.OS + "/" + e.Arch}, {"cpu", e.CPU}, {"backend", e.Backend},
 		{"arithmetic", fmt.Sprint(e.Arithmetic)}, {"text_hash", e.TextHash}, {"plans", strings.Join(e.Plans, " ")},
 		{"histories", e.Histories}, {"commit", e.Commit}, {"host", e.Host}, {"date", e.Date}, {"command", e.Command},
-		{"level", number(e.Depth)}, {"seed", number(e.Seed)},
+		{"level", number(e.Depth)}, {"seed", number(e.Seed)}, {"simulated", strings.Trim(e.mark(), " ()")},
 	} {
 		if p.Value != "" {
 			out = append(out, p)
@@ -151,7 +163,11 @@ func seconds(s float64) string {
 func (c *Clause) headline() string {
 	switch {
 	case c.Verdict == contract.Violated && len(c.Findings) > 0:
-		return Place(&c.Findings[0]) + ": " + c.Findings[0].Message
+		says := Place(&c.Findings[0]) + ": " + c.Findings[0].Message
+		if w := where(&c.Findings[0]); w != "" {
+			says += "; on " + w
+		}
+		return says
 	case len(c.Doubts) > 0:
 		return c.Doubts[0]
 	}

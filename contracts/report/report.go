@@ -31,6 +31,10 @@ type Report struct {
 	// Notes say what the verdicts do not: runs that ended early, controls that
 	// could not be made.
 	Notes []string `json:"notes,omitempty"`
+	// Devices are those on which ranks computed. A finding of one makes the verdict
+	// violated, whatever the contracts came to; one that nobody looked at is no finding
+	// and no pass.
+	Devices []Device `json:"devices,omitempty"`
 	// LeftOut names what was asked for and not judged: recorded runs that nothing was
 	// made of, contracts that do nothing of what is asked for. With one of them nothing
 	// is held.
@@ -120,6 +124,9 @@ func (r *Report) settle() {
 	r.Verdict = worst(r.Contracts, func(c Contract) contract.Verdict { return c.Verdict })
 	if len(r.LeftOut) > 0 {
 		r.Verdict = r.Verdict.Worse(contract.Inconclusive)
+	}
+	if len(r.faulty()) > 0 {
+		r.Verdict = contract.Violated
 	}
 }
 

@@ -26,7 +26,7 @@ type TextOptions struct {
 // violations that would be longer than a page has a line for each clause that is not
 // held. The last line says what to do next.
 func Text(w io.Writer, r *Report, o TextOptions) error {
-	t := &textWriter{o: o, simulated: r.Environment.Simulated()}
+	t := &textWriter{o: o, mark: r.Environment.mark()}
 	if r.Seconds > 0 {
 		t.took = brief(r.Seconds)
 	}
@@ -38,7 +38,9 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 	t.cause(r)
 	t.linef("")
 	t.environment(&r.Environment)
+	t.monitored(r)
 	t.contracts(r)
+	t.devices(r)
 	t.linef("")
 	for _, x := range r.LeftOut {
 		t.linef("left out: %s", x)
@@ -53,7 +55,7 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 
 type textWriter struct {
 	o          TextOptions
-	simulated  bool // devices were
+	mark       string // of what simulated devices held; empty where none were
 	buf        bytes.Buffer
 	took       string // by the whole report; empty where unknown
 	reproduced string // the last line that reproduces a finding
@@ -76,8 +78,8 @@ func (t *textWriter) linef(format string, args ...any) {
 // verdict is the verdict's word, padded to width, coloured where asked.
 func (t *textWriter) verdict(v contract.Verdict, width int) painted {
 	word := v.String()
-	if t.simulated && v == contract.Held {
-		word += " (simulated)" // of a real device this says nothing
+	if v == contract.Held {
+		word += t.mark
 	}
 	s := fmt.Sprintf("%-*s", width, word)
 	if !t.o.Color {
@@ -148,9 +150,9 @@ func (t *textWriter) totals(r *Report) {
 			of[cl.Verdict]++
 		}
 	}
-	t.linef("%s: %s, %s: %d held, %d violated, %d inconclusive. %s", t.verdict(r.Verdict, 0),
+	t.linef("%s: %s, %s: %d held%s, %d violated, %d inconclusive. %s", t.verdict(r.Verdict, 0),
 		plural(len(r.Contracts), "contract"), plural(clauses, "clause"),
-		of[contract.Held], of[contract.Violated], of[contract.Inconclusive], r.next())
+		of[contract.Held], t.mark, of[contract.Violated], of[contract.Inconclusive], r.next())
 }
 
 // plural is n things.
@@ -179,6 +181,8 @@ func (r *Report) next() string {
 		}
 	}
 	switch {
+	case len(r.faulty()) > 0:
+		return "Next: look at what is said of devices, at nvidia-smi -q and the kernel's log; trust nothing that they compute until then."
 	case len(r.LeftOut) > 0:
 		return "Next: take what is left out elsewhere, or judge it by what knows it; this is not a pass."
 	case r.Verdict != contract.Held:

@@ -35,8 +35,9 @@ type Away struct {
 	// Config is the run where it is training and no more; else the others find it by
 	// its name.
 	Config *spec.Config `json:"config,omitempty"`
-	// Memory is the driver's Options.Memory: cases depend on it.
-	Memory int64 `json:"memory,omitempty"`
+	// Memory and Devices are those of the driver's Options: cases depend on them.
+	Memory  int64 `json:"memory,omitempty"`
+	Devices int   `json:"devices,omitempty"`
 	// Patience, unless 0, bounds the deadline.
 	Patience time.Duration `json:"patience,omitempty"`
 	// World is the number of its ranks, 0 where it may have worlds of several sizes.
@@ -50,7 +51,7 @@ func (e *Engine) away(ctx context.Context, j *job) (h *trace.History, done bool,
 	if e.Away == nil || j.name == (RunName{}) {
 		return nil, false, nil
 	}
-	a := Away{Name: j.name, Memory: e.Memory, Patience: j.patience}
+	a := Away{Name: j.name, Memory: e.Memory, Devices: e.Devices, Patience: j.patience}
 	switch {
 	case r.Do == nil && r.Parts == nil:
 		a.Config = r.Config

@@ -35,6 +35,8 @@ type Engine struct {
 	// Memory is how many bytes the runs that go on at a time may use together; 0 is
 	// any number. A run that alone needs more ends before it begins.
 	Memory int64
+	// Devices is how many devices each process has, as Options say.
+	Devices int
 	// Patience, unless zero, bounds the parts' deadline in broken runs: in some a
 	// rank waits for a peer that does not come.
 	Patience time.Duration

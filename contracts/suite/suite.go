@@ -73,7 +73,14 @@ type Options struct {
 	// Memory is how many bytes runs may use, all that go on at a time and all of their
 	// ranks together; a run that alone needs more ends before it begins. 0 is any number.
 	Memory int64
+	// Processes is the number of those that ranks are dealt over, Devices that of the
+	// devices that each of them has; 0 is one.
+	Processes, Devices int
 }
+
+// Places is how many places there are that compute: devices of processes. A drill of each
+// has a rank for each, of which rank r is in process r mod Processes.
+func (o *Options) Places() int { return max(1, o.Processes) * max(1, o.Devices) }
 
 // Base is the configuration of a name: Own, or a named one.
 func (o *Options) Base(name string) (spec.Config, error) {

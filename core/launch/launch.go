@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -165,7 +166,7 @@ func (p *Parts) logs(cfg spec.Config, comms []comm.Communicator, backends []kern
 	out := make([]*trace.Log, len(comms))
 	for i, c := range comms {
 		log := &trace.Log{Header: train.Header(cfg, c.Rank(), backends[c.Rank()].Name()), Keep: p.Keep}
-		log.Header.Host, log.Header.Process = p.Origin.Host, p.Origin.Process
+		p.Place(&log.Header, backends[c.Rank()])
 		out[i] = log
 		if p.Logs != nil {
 			p.Logs(log)
@@ -173,6 +174,15 @@ func (p *Parts) logs(cfg spec.Config, comms []comm.Communicator, backends []kern
 		comms[i] = comm.Recorded(c, func(rec comm.Record) { log.Record(train.Observe(rec)) })
 	}
 	return out
+}
+
+// Place has a header say where its rank is: of one that has a device, also on which host
+// that is.
+func (p *Parts) Place(h *trace.Header, be kernels.Backend) {
+	h.Host, h.Process, h.Device = p.Origin.Host, p.Origin.Process, kernels.DeviceOf(be)
+	if h.Device != "" && h.Host == "" {
+		h.Host, _ = os.Hostname() // unknown is empty
+	}
 }
 
 // each runs every rank on a goroutine and gives the failure that the others

@@ -125,6 +125,18 @@
 //	          what before       the first case
 //	          what after        the last case
 //	          what idle         again after the last case, while nothing ran
+//	device   of a drill of devices: Count elements on the rank's device were compared with what they must
+//	         be; Index the first that differs, with bits Got and not Want; Text what is wrong
+//	         needs what; may have unit, peer, count, bytes, index, got, want, text
+//	          what parts        a product large enough for all parts of the device that compute side by side
+//	          what kept         its memory after all of that was written: Bytes of it were to be
+//	          what copied       what Peer sent
+//	          what summed       the sum of its own vector and Peer's
+//	          what all          the sum of the vectors of all ranks
+//	          what watched      no comparison: device Unit was looked at while ranks computed, but for what
+//	                            Text says
+//	          what not watched  device Unit was not, for the reason that Text says
+//	          what fault        what happened to device Unit meanwhile that must not
 //	stored   Count elements of parameter Tensor in the checkpoint that was stored after the step, as another
 //	         reader found them in its files
 //	         needs what, tensor, digest; may have count

@@ -33,6 +33,7 @@ const (
 	KindRefusal Kind = "refusal"
 	KindKernel  Kind = "kernel"
 	KindRoutine Kind = "routine"
+	KindDevice  Kind = "device"
 	KindStored  Kind = "stored"
 	KindFile    Kind = "file"
 	KindTurns   Kind = "turns"
@@ -73,6 +74,19 @@ const (
 	Before   = "before"
 	After    = "after"
 	Idle     = "idle"
+)
+
+// Values of What of a drill of devices: what was tried.
+const (
+	Parts  = "parts"
+	Kept   = "kept"
+	Copied = "copied"
+	Summed = "summed"
+	All    = "all"
+	// What its management library told of the device Unit while ranks computed.
+	Watched   = "watched"
+	Unwatched = "not watched"
+	Fault     = "fault"
 )
 
 // The two tensors that the digest of a data event is about.

@@ -25,8 +25,9 @@ type Header struct {
 	Model      string `json:"model"`
 	Backend    string `json:"backend"`
 	// Host and Process say where the rank ran, Device on what: the machine's name,
-	// the number of the process among those of the run, from 1, the device's name.
-	// They are left out where all ranks are goroutines of one process.
+	// the number of the process among those of the run, from 1, and which device, with
+	// its index, name, UUID and address. What is left out is this machine, the one
+	// process, the processor.
 	Host    string `json:"host,omitempty"`
 	Process int    `json:"process,omitempty"`
 	Device  string `json:"device,omitempty"`

@@ -68,11 +68,11 @@ func TestRecordedRuns(t *testing.T) {
 			}
 		})
 	}
-	// The others are below, of drills of communicators and kernels, and of damaged
+	// The others are below, of drills of communicators, kernels and devices, and of damaged
 	// checkpoints.
 	for _, f := range trace.Forms() {
 		switch f.Kind {
-		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine,
+		case trace.KindSkip, trace.KindResume, trace.KindDiff, trace.KindDrill, trace.KindRefusal, trace.KindKernel, trace.KindRoutine, trace.KindDevice,
 			trace.KindStored, trace.KindFile, trace.KindTurns, trace.KindHazard:
 		default:
 			if !kinds[f.Kind] && !t.Failed() {

@@ -64,7 +64,7 @@ func TestForms(t *testing.T) {
 	}
 	for _, k := range []Kind{KindSpan, KindData, KindTokens, KindPhase, KindDigest, KindLeaf, KindIssue, KindComm, KindScalar, KindSkip,
 		KindChanged, KindDiff, KindUnmoved, KindDrill, KindGather, KindMemory, KindTap, KindMessage, KindLive, KindResume, KindRefusal,
-		KindKernel, KindRoutine, KindStored, KindFile, KindTurns, KindHazard, KindEnd} {
+		KindKernel, KindRoutine, KindDevice, KindStored, KindFile, KindTurns, KindHazard, KindEnd} {
 		if !seen[k] {
 			t.Errorf("%s: no form", k)
 		}

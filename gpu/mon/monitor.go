@@ -22,9 +22,10 @@ type Monitor struct {
 }
 
 // Open loads the library.
-func Open() (*Monitor, error) { return open(nvml.New()) }
+func Open() (*Monitor, error) { return Over(nvml.New()) }
 
-func open(lib nvml.Interface) (*Monitor, error) {
+// Over is Open of a library that is given: one of go-nvml's mocks.
+func Over(lib nvml.Interface) (*Monitor, error) {
 	if r := lib.Init(); r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return nil, errors.New("libnvidia-ml.so.1 cannot be loaded; it comes with NVIDIA's driver")
 	} else if r != nvml.SUCCESS {

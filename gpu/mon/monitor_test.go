@@ -145,7 +145,7 @@ func (m *machine) tell(c *card) {
 
 func opened(t *testing.T, m *machine) *Monitor {
 	t.Helper()
-	mon, err := open(m)
+	mon, err := Over(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestNoEvents(t *testing.T) {
 // Init; and with the real library of this machine, or none, the process lives.
 func TestOpenFails(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{nvml.ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 cannot be loaded", nvml.ERROR_DRIVER_NOT_LOADED: "nvmlInit: "} {
-		if m, err := open(&mock.Interface{InitFunc: func() nvml.Return { return ret }}); m != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if m, err := Over(&mock.Interface{InitFunc: func() nvml.Return { return ret }}); m != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", ret, err)
 		}
 	}

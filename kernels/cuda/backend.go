@@ -41,6 +41,8 @@ var (
 	_ kernels.Tallier = (*Backend)(nil)
 	_ kernels.Stager  = (*Backend)(nil)
 	_ kernels.Batcher = (*Backend)(nil)
+	_ kernels.Located = (*Backend)(nil)
+	_ kernels.Waiter  = (*Backend)(nil)
 )
 
 // New opens a backend on a device: the driver compiles the kernels for it.
@@ -96,6 +98,21 @@ func (b *Backend) Close() error {
 // Device is where the backend computes.
 func (b *Backend) Device() *gpu.Device { return b.dev }
 
+// On implements kernels.Located.
+func (b *Backend) On() kernels.Device {
+	i := &b.dev.Info
+	return kernels.Device{Index: i.Index, Name: i.Name, UUID: i.UUID, PCI: i.PCI, Simulated: i.Simulated}
+}
+
+// Spare implements kernels.Located.
+func (b *Backend) Spare() (uint64, error) {
+	free, _, err := b.dev.MemInfo()
+	return free, err
+}
+
+// Parts implements kernels.Located.
+func (b *Backend) Parts() int { return b.dev.Multiprocessors }
+
 // Name is "cuda-" and the architecture of the device, and says so where it is simulated.
 func (b *Backend) Name() string {
 	name := fmt.Sprintf("cuda-sm_%d%d", b.dev.Major, b.dev.Minor)
@@ -105,7 +122,7 @@ func (b *Backend) Name() string {
 	return name
 }
 
-// Waits is how often the backend has waited for the device so far.
+// Waits implements kernels.Waiter.
 func (b *Backend) Waits() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,6 +30,7 @@ type Placement struct {
 	net    network
 	found  *procs.Found
 	memory int64  // of all agents, where this one has a share; 0 else
+	here   int    // agents on this host, as soon as all that a launcher has started are there
 	said   string // of an agent that is lost
 }
 
@@ -126,6 +127,7 @@ func (p *Placement) find(flags *pflag.FlagSet) (err error) {
 	p.Launch, p.Agents = Processes, p.Expect
 	p.memory = Memory()
 	p.found.Share = func(agents int) {
+		p.here = agents
 		processors, bytes := share(agents)
 		runtime.GOMAXPROCS(processors)
 		if bytes > 0 {
@@ -199,6 +201,25 @@ func (p *Placement) Seat(deadline time.Duration, shared ...string) (procs.Server
 		return p.Found(deadline), nil
 	}
 	return nil, nil
+}
+
+// Seating says where this process is among so many agents, as soon as that is known. Where
+// a launcher gives no numbers on a host, those of all agents stand for them.
+func (p *Placement) Seating(agents int) func() Seating {
+	return func() Seating {
+		seat, _ := procs.Taken() // a wrong one has been refused
+		switch {
+		case !p.Apart():
+			return Seating{1, 0, 1}
+		case p.found != nil && p.found.Local >= 0:
+			return Seating{agents, p.found.Local, p.here}
+		case p.found != nil:
+			return Seating{agents, p.found.Agent, p.here}
+		case seat != nil:
+			return Seating{agents, seat.Agent, agents}
+		}
+		return Seating{agents, 0, agents} // a driver, which has no rank
+	}
 }
 
 // Memory is how many bytes the ranks may use, wherever they are.

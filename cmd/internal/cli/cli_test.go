@@ -85,7 +85,7 @@ func TestBackendsOpenByName(t *testing.T) {
 		if name == CUDA {
 			continue // TestDevices has it
 		}
-		open, err := OpenBackend(name, Devices{}, nil)
+		open, err := OpenBackend(name, Devices{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestBackendsOpenByName(t *testing.T) {
 	var usage *UsageError
 	for _, isa := range []string{"ref", "mmx"} {
 		t.Setenv(ISAVariable, isa)
-		open, err := OpenBackend("cpu", Devices{}, nil)
+		open, err := OpenBackend("cpu", Devices{})
 		if isa == "mmx" {
 			if !errors.As(err, &usage) {
 				t.Errorf("%s=%s: %v", ISAVariable, isa, err)
@@ -114,7 +114,7 @@ func TestBackendsOpenByName(t *testing.T) {
 			t.Errorf("%s=%s: %v, %v", ISAVariable, isa, b, err)
 		}
 	}
-	if _, err := OpenBackend("abacus", Devices{}, nil); !errors.As(err, &usage) {
+	if _, err := OpenBackend("abacus", Devices{}); !errors.As(err, &usage) {
 		t.Errorf("an unknown backend: %v", err)
 	}
 }

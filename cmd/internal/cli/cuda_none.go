@@ -2,12 +2,9 @@
 
 package cli
 
-import (
-	"github.com/lockstep-ml/lockstep/gpu"
-	"github.com/lockstep-ml/lockstep/kernels"
-)
+import "github.com/lockstep-ml/lockstep/gpu"
 
 // openCUDA is in the build with the tag cuda.
-func openCUDA(gpu.Choice) (func(rank int) (kernels.Backend, error), error) {
+func openCUDA(gpu.Choice) (*Opened, error) {
 	return nil, gpu.NotBuilt()
 }

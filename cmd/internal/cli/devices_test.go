@@ -79,11 +79,11 @@ func TestNoDevices(t *testing.T) {
 	t.Setenv(gpu.SimulatorVariable, t.TempDir()+"/libcuda-sim.so")
 	var un *gpu.UnavailableError
 	var usage *UsageError
-	_, err := OpenBackend(CUDA, Devices{List: "sim:1"}, nil)
+	_, err := OpenBackend(CUDA, Devices{List: "sim:1"})
 	if !errors.As(err, &un) || errors.As(err, &usage) {
 		t.Errorf("%v", err)
 	}
-	if _, err := OpenBackend(CUDA, Devices{List: "x"}, nil); !errors.As(err, &usage) {
+	if _, err := OpenBackend(CUDA, Devices{List: "x"}); !errors.As(err, &usage) {
 		t.Errorf("a list that is none: %v", err)
 	}
 }

@@ -28,11 +28,20 @@ const ISAVariable = "LOCKSTEP_ISA"
 // Backends lists the names that OpenBackend knows.
 func Backends() []string { return []string{"cpu", "ref", CUDA} }
 
-// OpenBackend gives the maker of a rank's backend. An unknown name, or an
-// instruction set that this processor lacks, is a usage error; GPUs that this machine or
-// this program lacks are a gpu.UnavailableError. The ranks of a process share one cpu
-// backend and its threads, which allocates from pool what that has; nil has nothing.
-func OpenBackend(name string, devices Devices, pool kernels.Pool) (func(rank int) (kernels.Backend, error), error) {
+// OpenBackend is what Open opens, for who asks no more of it than backends.
+func OpenBackend(name string, devices Devices) (func(rank int) (kernels.Backend, error), error) {
+	o, err := Open(name, devices, nil)
+	if err != nil {
+		return nil, err
+	}
+	return o.Backend, nil
+}
+
+// Open opens a backend. An unknown name, or an instruction set that this processor lacks,
+// is a usage error; GPUs that this machine or this program lacks are a
+// gpu.UnavailableError. The ranks of a process share one cpu backend and its threads,
+// which allocates from pool what that has; nil has nothing.
+func Open(name string, devices Devices, pool kernels.Pool) (*Opened, error) {
 	switch name {
 	case "cpu":
 		isa, err := cpu.ParseISA(os.Getenv(ISAVariable))
@@ -43,9 +52,9 @@ func OpenBackend(name string, devices Devices, pool kernels.Pool) (func(rank int
 		if err != nil {
 			return nil, err
 		}
-		return func(int) (kernels.Backend, error) { return b, nil }, nil
+		return &Opened{Backend: func(int) (kernels.Backend, error) { return b, nil }}, nil
 	case "ref":
-		return func(int) (kernels.Backend, error) { return ref.New[float32](), nil }, nil
+		return &Opened{Backend: func(int) (kernels.Backend, error) { return ref.New[float32](), nil }}, nil
 	case CUDA:
 		c, err := devices.chosen()
 		if err != nil {

@@ -40,7 +40,7 @@ func TestEveryKernelInOneElement(t *testing.T) {
 				flip(be, x, x.Rows/2, x.Cols-1)
 			}
 		})(&parts)
-		h, err := drilling{kern.Spec{Kernels: []string{k}, Seed: 1, Level: 1}}.run(t.Context(), suite.Env{Parts: parts})
+		h, err := drilling{kern.Spec{Kernels: []string{k}, Seed: 1, Level: 1}, 1}.run(t.Context(), suite.Env{Parts: parts})
 		if err != nil {
 			t.Fatal(err)
 		}

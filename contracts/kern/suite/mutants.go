@@ -48,6 +48,11 @@ func mutants() []suite.Mutant {
 		m("memory-not-zero", "7", memory, "Memory", dirty(), "memory is lent that is not zero"),
 		m("shapes-not-checked", "7", memory, "Misuse", lenient(), "operands of different sizes are accepted"),
 	}
+	out = append(out,
+		m("one-part-of-a-device", "10", surveyName, "equal ones", onePart(0), "one of the parts of a device that compute side by side gives a wrong bit"),
+		m("one-bit-of-memory", "10", surveyName, "does not keep", oneBit(0), "one bit of memory does not keep what is written"),
+		m("one-line-of-addresses", "10", surveyName, "does not keep", oneLine(0), "two places of memory are one: what is written to the one is in the other"),
+		m("last-bytes-of-peers", "9", surveyName, "differs", lastBytes(0), "the last bytes of what comes from other devices are not taken over"))
 	for _, l := range []struct {
 		id, where, says string
 		tally           func(asked int) int

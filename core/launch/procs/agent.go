@@ -238,6 +238,9 @@ func (j *Job) stop(step int) bool {
 	}
 }
 
+// Number is this agent's, from 0.
+func (j *Job) Number() int { return j.a.Agent }
+
 // First reports whether this agent carries rank 0 of every world.
 func (j *Job) First() bool { return j.a.Agent == 0 }
 

@@ -64,6 +64,16 @@ func (t *Team) man(shared []string) error {
 	return nil
 }
 
+// Here is how many agents are on the host of the first.
+func (t *Team) Here() (n int) {
+	for _, c := range t.children {
+		if onHost(&c.hello) == onHost(&t.children[0].hello) {
+			n++
+		}
+	}
+	return n
+}
+
 // Hosts says which agents are on which host and where they listen, if they may be on
 // several: "node1: agents 0, 1 at 10.0.0.1 (interface eth0)".
 func (t *Team) Hosts() []string {

@@ -29,6 +29,9 @@ func (*Team) Over() error { return errSystem }
 // Hosts gives none.
 func (*Team) Hosts() []string { return nil }
 
+// Here is none.
+func (*Team) Here() int { return 0 }
+
 // Dir gives an error.
 func (*Team) Dir() (string, error) { return "", errSystem }
 
@@ -52,6 +55,9 @@ func (*Job) Join(*launch.Parts, string) {}
 
 // Stream changes nothing.
 func (*Job) Stream(*launch.Parts) {}
+
+// Number is the only one.
+func (*Job) Number() int { return 0 }
 
 // First reports that there is no other.
 func (*Job) First() bool { return true }
