@@ -82,6 +82,8 @@ fetch   = timeout 300 $(PTX_TOOLS)/$(1)/bin/pip install -q --disable-pip-version
 .PHONY: test-ptx
 test-ptx: compilers build-sim ## NVIDIA's assemblers take the PTX, nvcc's gives the same bits, cuda.h agrees (installs clang-19, g++ and python3-venv; fetches 500 MB)
 	@.ci/need python3-venv
+	$(GO) vet -tags ptx ./internal/ptx
+	$(GO) test -tags ptx -count=1 ./internal/ptx
 	$(GO) run ./internal/ptx -check
 	mkdir -p $(PTX_TOOLS)/nvcc
 	$(call toolkit,12,$(CUDA12))
