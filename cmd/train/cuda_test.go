@@ -5,8 +5,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +47,15 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
+}
+
+// args are the command's.
+func (h held) args() []string {
+	c := h.golden.Config
+	return slices.Concat([]string{
+		"--config", c.Model.Name, fmt.Sprintf("--tied=%v", c.Model.Tied), fmt.Sprintf("--clip=%v", c.Optimizer.Clip),
+		"--plan", h.plan, "--steps", strconv.Itoa(h.steps), "--fingerprint", "--quiet",
+	}, h.flags)
 }
 
 // asCommand runs this program as the command: what a run leaves on devices ends with it.

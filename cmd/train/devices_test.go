@@ -25,15 +25,6 @@ func (h held) name() string {
 	return strings.Join(append([]string{h.golden.Name, h.plan}, h.flags...), " ")
 }
 
-// args are the command's.
-func (h held) args() []string {
-	c := h.golden.Config
-	return slices.Concat([]string{
-		"--config", c.Model.Name, fmt.Sprintf("--tied=%v", c.Model.Tied), fmt.Sprintf("--clip=%v", c.Optimizer.Clip),
-		"--plan", h.plan, "--steps", strconv.Itoa(h.steps), "--fingerprint", "--quiet",
-	}, h.flags)
-}
-
 // line is what the golden run has after the steps.
 func (h held) line() (string, error) {
 	g, err := golden.LoadFingerprints(h.golden.Name)
