@@ -35,6 +35,10 @@ func (ring) reduceScatter(ctx context.Context, c *local, m *meeting) error {
 func (ring) allGather(ctx context.Context, c *local, m *meeting) error {
 	k := m.calls[c.rank]
 	c.copy(chunk(k.dst, k.Bounds, c.rank), k.src)
+	// The next rank may read it as soon as it is offered.
+	if err := c.be.Sync(); err != nil {
+		return err
+	}
 	return c.ringAllGather(ctx, k, k.dst, k.Bounds)
 }
 

@@ -40,27 +40,32 @@ func differs() map[string]string {
 	return map[string]string{"CU_CTX_FLAGS_MASK": "all flags there are: later versions have more"}
 }
 
-// compareHeaders holds ours against NVIDIA's: every constant has its value, every type its
-// size, and every function its parameters.
+// compareHeaders holds ours against NVIDIA's.
 func compareHeaders(dir string) error {
 	theirs, err := tool(dir, "include/cuda.h")
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(ourHeader)
+	return compareHeader(ourHeader, theirs)
+}
+
+// compareHeader holds a header of ours against one of theirs: every constant has its
+// value, every type its size, and every function its parameters.
+func compareHeader(our, theirs string) error {
+	text, err := os.ReadFile(our)
 	if err != nil {
 		return err
 	}
 	d := read(string(text))
 	if len(d.constants) < 300 || len(d.types) < 40 || len(d.functions) < 150 {
-		return fmt.Errorf("%s: found %d constants, %d types and %d functions only", ourHeader, len(d.constants), len(d.types), len(d.functions))
+		return fmt.Errorf("%s: found %d constants, %d types and %d functions only", our, len(d.constants), len(d.types), len(d.functions))
 	}
 	work, err := os.MkdirTemp("", "header")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	ours, err := values(work, "ours", ourHeader, d)
+	ours, err := values(work, "ours", our, d)
 	if err != nil {
 		return err
 	}
@@ -74,7 +79,7 @@ func compareHeaders(dir string) error {
 		if i < len(real) && line == real[i] || differs()[name] != "" {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s says %q, NVIDIA's %q", ourHeader, line, real[min(i, len(real)-1)]))
+		errs = append(errs, fmt.Errorf("%s says %q, NVIDIA's %q", our, line, real[min(i, len(real)-1)]))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

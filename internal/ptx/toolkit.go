@@ -97,9 +97,26 @@ func compareText(name, text string, update bool) error {
 		return err
 	}
 	if string(was) != text {
-		return fmt.Errorf("%s is not what the tools say now; -update records it, to be reviewed:\n%s", name, text)
+		return fmt.Errorf("%s is not what the tools say now; -update records it, to be reviewed:\n%s", name, changes(string(was), text))
 	}
 	return nil
+}
+
+// changes lists the lines that only one of two texts has.
+func changes(was, is string) string {
+	var b strings.Builder
+	old, now := strings.Split(was, "\n"), strings.Split(is, "\n")
+	for _, line := range old {
+		if !slices.Contains(now, line) {
+			b.WriteString("-" + line + "\n")
+		}
+	}
+	for _, line := range now {
+		if !slices.Contains(old, line) {
+			b.WriteString("+" + line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // ptxasVersion is the release of an assembler.

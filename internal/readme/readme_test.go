@@ -54,6 +54,9 @@ func trials() map[string]trial {
 		"bin/verify --expect-agents 2 --agent 0 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "transport  shared memory, processes, 2 agents of the command line: rank r is in agent r mod 2; ", apart},
 		"bin/verify --expect-agents 2 --agent 1 --rendezvous 10.0.0.1:29500 --token-file token":     {"", "at 127.0.0.1 (interface lo): agents 0, 1", apart},
 		"mpirun -n 4 bin/mpi/verify --expect-agents 4 --transport mpi":                              {"", "", byMPI},
+		"bin/verify --backend cuda --require-device cuda":                                           {"", "", byGPU},
+		"LOCKSTEP_CUDA=sim bin/verify --backend cuda --contract C-DDP-001":                          {"", "", byGPU},
+		"bin/train --backend cuda --devices sim:2 --launch procs --plan dp=2,tp=2 --fingerprint":    {"", "", byGPU},
 		"source <(bin/verify --completion bash)":                                                    {"", "", ""},
 	}
 }
@@ -77,6 +80,13 @@ $args --agent 1 & $args --agent 0 && wait $!`
 // to build one. make test-mpi-transport tries the other.
 const byMPI = `said=$(bin/verify --expect-agents 4 --transport mpi 2>&1)
 test $? = 2 && grep -q "make build-mpi" <<< "$said"`
+
+// byGPU tries what there is without the build for GPUs, real and simulated: 4, and how to
+// build it. make test-cuda tries the others.
+const byGPU = `for args in "verify --require-device cuda" "verify --devices sim:2" "train --devices sim:2 --launch procs --plan dp=2,tp=2"; do
+said=$(bin/$args --backend cuda 2>&1)
+test $? = 4 && grep -q "make build-cuda" <<< "$said" || { echo "$said"; exit 1; }
+done`
 
 func read(t *testing.T) string {
 	t.Helper()

@@ -6,13 +6,16 @@
 // one, for tests.
 const Isa &isa() {
 	static const Isa &chosen = []() -> const Isa & {
+#ifdef __x86_64__
 		__builtin_cpu_init();
 		bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
 		bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 		const char *want = getenv("LOCKSTEP_SIM_ISA");
 		if (want && !strcmp(want, "generic")) return isaGeneric;
 		if (avx512 && !(want && !strcmp(want, "avx2"))) return isaAvx512;
-		return avx2 ? isaAvx2 : isaGeneric;
+		if (avx2) return isaAvx2;
+#endif
+		return isaGeneric;
 	}();
 	return chosen;
 }
