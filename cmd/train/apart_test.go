@@ -259,3 +259,22 @@ func TestIdentityHoldsTheTransport(t *testing.T) {
 		t.Errorf("tcp is %s and %s, shm is %s", of("tcp"), of("tcp"), of("shm"))
 	}
 }
+
+// What cannot be printed ends all agents with 4, and not only the one that prints.
+func TestLostOutputEndsAllAgents(t *testing.T) {
+	for name, value := range map[string]string{"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": strconv.Itoa(os.Getpid()), "RANK": "0", "LOCAL_RANK": "0"} {
+		t.Setenv(name, value)
+	}
+	args := strings.Fields("--expect-agents 2 --plan dp=2 --steps 2 --fingerprint --deadline 30s")
+	other := exec.Command(os.Args[0], args...)
+	other.Env = append(os.Environ(), "RANK=1", "LOCAL_RANK=1", "TRAIN_TEST_AS_COMMAND=1")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	code := run(t.Context(), args, full{}, &stderr)
+	_ = other.Wait()
+	if got := other.ProcessState.ExitCode(); code != cli.CannotRun || got != cli.CannotRun {
+		t.Errorf("%d, and the other %d: %s", code, got, stderr.String())
+	}
+}

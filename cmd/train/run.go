@@ -207,6 +207,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return code, err
 	}
 	code, err = o.run(ctx, c, text, p, stdout, stderr, parts, o.apart(team))
+	code = cli.Ending(stdout, code)
 	return code, o.placed.Ends(stderr, "train", err)
 }
 

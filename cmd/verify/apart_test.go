@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -119,20 +120,35 @@ func TestLaunchedProcesses(t *testing.T) {
 	for name, value := range map[string]string{"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": strconv.Itoa(os.Getpid()), "RANK": "0", "LOCAL_RANK": "0"} {
 		t.Setenv(name, value)
 	}
-	args := []string{"--expect-agents", "2", "--contract", "C-DDP-001", "--case", "nano dp=2", "--deadline", "30s"}
-	other := exec.Command(os.Args[0], args...)
-	other.Env = append(os.Environ(), "RANK=1", "LOCAL_RANK=1", "VERIFY_TEST_AS_COMMAND=1")
-	var said strings.Builder
-	other.Stdout, other.Stderr = &said, &said
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := call(t.Context(), args...)
-	if err := other.Wait(); err != nil || said.String() != "" {
-		t.Errorf("the other ended with %v and %q", err, said.String())
-	}
-	if code != cli.OK || !strings.Contains(stdout, "transport  shared memory, processes, 2 agents of torchrun: rank r is in agent r mod 2") || !strings.Contains(stdout, "8 held") {
-		t.Errorf("%d: %s%s", code, stdout, stderr)
+	for _, x := range []struct {
+		what, says string
+		to         io.Writer
+		code       int
+	}{
+		{"--contract C-DDP-001 --case 'nano dp=2'", "8 held", nil, cli.OK},
+		{"--contract C-TP-001.1 --plan dp=2", "inconclusive", nil, cli.Inconclusive},
+		{"--contract C-DDP-001.1 --plan dp=2 --steps 1", "", lost{}, cli.CannotRun},
+	} {
+		args := append([]string{"--expect-agents", "2", "--deadline", "30s"}, words(t, x.what)...)
+		other := exec.Command(os.Args[0], args...)
+		other.Env = append(os.Environ(), "RANK=1", "LOCAL_RANK=1", "VERIFY_TEST_AS_COMMAND=1")
+		var said, stdout, stderr strings.Builder
+		other.Stdout, other.Stderr = &said, &said
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		to := io.Writer(&stdout)
+		if x.to != nil {
+			to = x.to
+		}
+		code := run(t.Context(), args, to, &stderr)
+		_ = other.Wait()
+		if got := other.ProcessState.ExitCode(); code != x.code || got != x.code || said.String() != "" {
+			t.Errorf("%s: %d, and the other %d with %q, want %d: %s", x.what, code, got, said.String(), x.code, stderr.String())
+		}
+		if x.to == nil && (!strings.Contains(stdout.String(), "transport  shared memory, processes, 2 agents of torchrun: rank r is in agent r mod 2") || !strings.Contains(stdout.String(), x.says)) {
+			t.Errorf("%s: %s", x.what, stdout.String())
+		}
 	}
 	for flags, says := range map[string]string{
 		"--expect-agents 3":                           "expect-agents=3: torchrun has started 2",

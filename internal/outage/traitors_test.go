@@ -24,7 +24,7 @@ func traitors(k *knows) []stranger {
 		proven("proven: another run", "run is another there and ", func(h *wire.Hello) { h.Run = "another" }),
 		proven("proven: another program", "program and configuration is another there and program ", func(h *wire.Hello) { h.Identity = "another" }),
 		proven("proven: another byte order", "byte order is middle there and ", func(h *wire.Hello) { h.Endian = "middle" }),
-		proven("proven: another world", "world size is 70000 there and ", func(h *wire.Hello) { h.World = 70000 }),
+		proven("proven: another world", "number of (agents is 69999|ranks is 70000) there and ", func(h *wire.Hello) { h.World = 70000 }),
 		proven("proven: to another", "(agent|rank) dialed is -7 there and ", func(h *wire.Hello) { h.To = -7 }),
 		proven("proven: a number beyond the world", "(agent|rank) [48] in a world of", func(h *wire.Hello) { h.From = h.World }),
 		proven("proven: a number below 0", "(agent|rank) -1 in a world of", func(h *wire.Hello) { h.From = -1 }),
@@ -110,8 +110,11 @@ func (k *knows) learn(at port) (*wire.Hello, error) {
 			h.Identity = m[2]
 		case "byte order":
 			h.Endian = m[2]
-		case "world size":
+		case "number of ranks":
 			_, err = fmt.Sscan(m[2], &h.World)
+		case "number of agents":
+			_, err = fmt.Sscan(m[2], &h.World)
+			h.World++ // and their driver
 		default: // "rank dialed"
 			_, err = fmt.Sscan(m[2], &h.To)
 		}

@@ -60,8 +60,8 @@ func (p *Placement) Check(flags *pflag.FlagSet) error {
 		return Usagef("launch %q: known are %s", p.Launch, strings.Join(Launches(), ", "))
 	case p.Launch == Goroutines && flags.Changed("agents"):
 		return Usagef("agents=%d: belongs to --launch %s", p.Agents, Processes)
-	case flags.Changed("agents") && p.Agents < 1:
-		return Usagef("agents=%d: must be at least 1", p.Agents)
+	case flags.Changed("agents") && procs.CheckAgents(p.Agents, true) != nil:
+		return AsUsage(procs.CheckAgents(p.Agents, true))
 	case p.Transport == procs.MPI && carrier() == nil:
 		return Usagef("transport %s: this program is built without it; make build-mpi builds one with it (on Debian it needs openmpi-bin and libopenmpi-dev)", p.Transport)
 	case p.Transport == procs.MPI && !flags.Changed("expect-agents"):
@@ -97,8 +97,8 @@ func (p *Placement) find(flags *pflag.FlagSet) (err error) {
 		}
 	}
 	switch data := flags.Lookup("data"); {
-	case p.Expect < 1:
-		return Usagef("expect-agents=%d: must be at least 1", p.Expect)
+	case procs.CheckAgents(p.Expect, false) != nil:
+		return Usagef("expect-%w", procs.CheckAgents(p.Expect, false))
 	case data.Value.String() == "-":
 		return Usagef("data -: a launcher gives stdin to one process; name a file")
 	}

@@ -39,10 +39,24 @@ func (o *Output) Exit(name string, code int, stderr io.Writer) int {
 		return code
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, o.err)
-	if code == Violated {
+	return unread(code)
+}
+
+// unread is the exit code of a command that ended with code and whose output was lost.
+func unread(code int) int {
+	if code == Violated || code == Usage {
 		return code
 	}
 	return CannotRun
+}
+
+// Ending is what Exit will make of a code, as far as it can be known now: w is the
+// command's stdout.
+func Ending(w io.Writer, code int) int {
+	if lost(w) {
+		return unread(code)
+	}
+	return code
 }
 
 // lost reports whether w is an Output that something could not be written to.

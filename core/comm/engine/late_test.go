@@ -68,3 +68,38 @@ func TestMissing(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that wait for each other are asked again whether they still do: one that has gone
+// on since, however far, makes it another question.
+func TestAskedAgain(t *testing.T) {
+	h := newHub(&Config{Size: 2})
+	stood := func(rank int, moves, check uint64) {
+		h.stood(rank, &stand{Moves: moves, Check: check, Groups: []standInGroup{{Ranks: []int{0, 1},
+			Call: (&protocol.Call{Op: names.OpRecv, Count: 1, Peer: 1 - rank}).Say()}}})
+	}
+	stood(0, 5, 0)
+	stood(1, 7, 0)
+	for asked := uint64(1); asked < 4; asked++ {
+		if h.asked != asked || h.stands.check != asked {
+			t.Fatalf("question %d is in the air, and %d were asked, want %d", h.stands.check, h.asked, asked)
+		}
+		stood(0, 5, asked)
+		stood(1, 7+asked, asked)
+	}
+}
+
+// Who has left has taken, sent and done what it says, and nothing after that.
+func TestWithout(t *testing.T) {
+	n := &node{left: map[uint64]parting{3: {12: &departure{Collectives: 3, Sent: map[int]uint64{11: 2}, Received: map[int]uint64{11: 1}}}}}
+	e := &end{n: n, id: 3, ranks: []int{11, 12}}
+	for op, done := range map[string]uint64{names.OpSend: 1, names.OpRecv: 2, names.OpAllReduce: 3, names.OpBarrier: 3} {
+		for seq := range uint64(6) {
+			if got, want := e.without(&protocol.Call{Op: op}, 1, seq), seq >= done; got != want {
+				t.Errorf("%s %d of a peer that has left after %d: without it %t", op, seq, done, got)
+			}
+		}
+	}
+	if e.without(&protocol.Call{Op: names.OpSend}, 0, 9) {
+		t.Error("a rank that is there has left")
+	}
+}

@@ -49,8 +49,10 @@ type Terms struct {
 	TLS *tls.Config
 	// Self is one of World.
 	Self, World int
-	// Called is what one of them is called in errors: "rank".
+	// Called is what one of them is called in errors: "rank". Beside is how many of World
+	// are called otherwise.
 	Called string
+	Beside int
 }
 
 // endian is the order of bytes in this machine's memory, which is that of frames.
@@ -80,7 +82,7 @@ func (t *Terms) accepts(h *Hello) error {
 	}{
 		{"program and configuration", h.Identity, own.Identity},
 		{"byte order", h.Endian, own.Endian},
-		{"world size", h.World, own.World},
+		{"number of " + t.Called + "s", h.World - t.Beside, own.World - t.Beside},
 		{t.Called + " dialed", h.To, t.Self},
 	} {
 		if x.got != x.want {

@@ -420,7 +420,7 @@ func TestAccepts(t *testing.T) {
 		"program and configuration is another there and a program here": func(h *Hello) { h.Identity = "another" },
 		fmt.Sprintf("byte order is %s there and %s here", other, own):   func(h *Hello) { h.Endian = other },
 		"byte order is  there and " + own + " here":                     func(h *Hello) { h.Endian = "" },
-		"world size is 4 there and 3 here":                              func(h *Hello) { h.World = 4 },
+		"number of ranks is 4 there and 3 here":                         func(h *Hello) { h.World = 4 },
 		"rank dialed is 2 there and 0 here":                             func(h *Hello) { h.To = 2 },
 		"rank 3 in a world of 3":                                        func(h *Hello) { h.From = 3 },
 		"rank -1 in a world of 3":                                       func(h *Hello) { h.From = -1 },

@@ -70,9 +70,14 @@ func master(env environment, _ *Network) ([]string, error) {
 		return nil, err
 	case host == "" || !ok:
 		return nil, fmt.Errorf("torchrun, on several hosts: MASTER_ADDR and MASTER_PORT must be set, or --rendezvous")
+	case port < 1 || port > maxPort:
+		return nil, fmt.Errorf("torchrun: MASTER_PORT=%d: must lie within 1-%d", port, maxPort)
 	}
 	if env.text("TORCHELASTIC_USE_AGENT_STORE") != "True" {
 		return places(host, Ports{port, port}, 0), nil
+	}
+	if port == maxPort {
+		return nil, fmt.Errorf("torchrun: MASTER_PORT=%d: is torchrun's own, and agent 0 listens at one of those behind it, of which there is none; give --rendezvous HOST:PORT", port)
 	}
 	return places(host, Ports{port + 1, min(port+tries, maxPort)}, 0), nil
 }

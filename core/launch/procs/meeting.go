@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -141,33 +142,34 @@ func (f *Found) whither() string {
 	return " at " + strings.Join(f.Places, ", ")
 }
 
-// open listens where the others go.
-func (f *Found) open(ctx context.Context) (ln net.Listener, err error) {
+// open listens where the others go, and says where that is: a listener does not say the
+// zone of an address of a link.
+func (f *Found) open(ctx context.Context) (ln net.Listener, at string, err error) {
 	all := locals()
-	for _, at := range f.Places {
-		host, port, err := net.SplitHostPort(at)
+	for _, place := range f.Places {
+		host, port, err := net.SplitHostPort(place)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		number, err := strconv.Atoi(port)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		ip, err := f.Network.here(ctx, host, all)
 		if err != nil {
-			return nil, fmt.Errorf("rendezvous %s: %w", at, err)
+			return nil, "", fmt.Errorf("rendezvous %s: %w", place, err)
 		}
 		ln, err = listen(ip, Ports{number, number})
 		switch {
 		case err == nil:
-			return ln, nil
+			return ln, netip.AddrPortFrom(ip, uint16(number)).String(), nil
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return nil, fmt.Errorf("rendezvous %s: this host has %s: agent 0 must be there, or be told --interface: %w", at, addresses(all), err)
-		case !errors.Is(err, syscall.EADDRINUSE) || at == f.Places[len(f.Places)-1]:
-			return nil, fmt.Errorf("rendezvous %s: %w", at, err)
+			return nil, "", fmt.Errorf("rendezvous %s: this host has %s: agent 0 must be there, or be told --interface: %w", place, addresses(all), err)
+		case !errors.Is(err, syscall.EADDRINUSE) || place == f.Places[len(f.Places)-1]:
+			return nil, "", fmt.Errorf("rendezvous %s: %w", place, err)
 		}
 	}
-	return nil, fmt.Errorf("%v: nothing says where to listen", f)
+	return nil, "", fmt.Errorf("%v: nothing says where to listen", f)
 }
 
 // inSeat is what ends an agent that had come.

@@ -328,3 +328,42 @@ func TestSums(t *testing.T) {
 		}
 	}
 }
+
+// A team lasts longer than its deadline, whatever its agents are at: the driver says that
+// it lives, and so do they.
+func TestOutlastsItsDeadline(t *testing.T) {
+	opts := options(2, ordinary)
+	opts.Deadline = 2 * time.Second
+	team, err := Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer team.Close(0)
+	enough := errors.New("enough")
+	ctx, stop := context.WithTimeoutCause(t.Context(), 2*opts.Deadline, enough)
+	defer stop()
+	if _, err := team.Run(ctx, order{Plan: "dp=2", Steps: 1000000}.task(t)); !errors.Is(err, enough) {
+		t.Errorf("%v, want that it goes on", err)
+	}
+	if err := team.Over(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A team has agents, and no more than can be.
+func TestCheckAgents(t *testing.T) {
+	for _, x := range []struct {
+		n       int
+		started bool
+		says    string
+	}{{0, false, "must be at least 1"}, {-1, true, "must be at least 1"}, {1, true, ""}, {MaxStarted, true, ""}, {MaxStarted + 1, true, "at most 1024 are started"},
+		{MaxStarted + 1, false, ""}, {MaxAgents, false, ""}, {MaxAgents + 1, false, "must be at most 65536"}, {1 << 40, true, "must be at most 65536"}} {
+		err := CheckAgents(x.n, x.started)
+		if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
+			t.Errorf("%d agents, started %t: %v, want %q", x.n, x.started, err, x.says)
+		}
+	}
+	if _, err := Start(t.Context(), options(MaxStarted+1, ordinary)); err == nil {
+		t.Error("a team of more than are started")
+	}
+}

@@ -78,7 +78,7 @@ func TestLateStrangersChangeNothing(t *testing.T) {
 	for says, change := range map[string]func(*wire.Terms, *wire.Hello){
 		"agent 1 (process " + fmt.Sprint(other.Process.Pid) + " on other1) has come already": nil,
 		"program and configuration is another there":                                         func(_ *wire.Terms, h *wire.Hello) { h.Identity = "another" },
-		"world size is 9 there and 3 here":                                                   func(_ *wire.Terms, h *wire.Hello) { h.World = 9 },
+		"number of agents is 8 there and 2 here":                                             func(_ *wire.Terms, h *wire.Hello) { h.World = 9 },
 		"agent dialed is 7 there and 2 here":                                                 func(_ *wire.Terms, h *wire.Hello) { h.To = 7 },
 		"agent -1 in a world of 3":                                                           func(_ *wire.Terms, h *wire.Hello) { h.From = -1 },
 		"agent 3 in a world of 3":                                                            func(_ *wire.Terms, h *wire.Hello) { h.From = 3 },

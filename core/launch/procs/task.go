@@ -33,6 +33,27 @@ type Options struct {
 	Deadline time.Duration
 }
 
+// MaxAgents bounds a team, and MaxStarted those of one that a driver starts, all on its
+// host.
+const (
+	MaxAgents  = 1 << 16
+	MaxStarted = 1 << 10
+)
+
+// CheckAgents refuses a number of agents that cannot be; started says that a driver is to
+// start them.
+func CheckAgents(n int, started bool) error {
+	switch {
+	case n < 1:
+		return fmt.Errorf("agents=%d: must be at least 1", n)
+	case n > MaxAgents:
+		return fmt.Errorf("agents=%d: must be at most %d", n, MaxAgents)
+	case started && n > MaxStarted:
+		return fmt.Errorf("agents=%d: at most %d are started, all on this host", n, MaxStarted)
+	}
+	return nil
+}
+
 // Bounds of what agents may take, where no shorter deadline is given.
 const (
 	MaxJoin    = time.Minute

@@ -41,8 +41,8 @@ type Team struct {
 // Start starts agents and returns when all have come. Where one does not, all are
 // ended and the error names it.
 func Start(ctx context.Context, o Options) (*Team, error) {
-	if o.Agents < 1 {
-		return nil, fmt.Errorf("agents=%d: must be at least 1", o.Agents)
+	if err := CheckAgents(o.Agents, o.Found == nil); err != nil {
+		return nil, err
 	}
 	t := &Team{all: make(chan struct{}), broken: make(chan struct{}), told: o.Lost, runs: map[int]*run{}, links: map[string]bool{}}
 	if err := t.open(ctx, &o); err != nil {
@@ -70,8 +70,9 @@ func (t *Team) open(ctx context.Context, o *Options) (err error) {
 	t.run = fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(id))
 	defer func() { t.seat.Leaves = t.leaves(o) }()
 	if f := o.Found; f != nil && len(f.Places) > 0 {
-		if t.ln, err = f.open(ctx); err == nil {
-			t.seat = f.seat(t.ln.Addr().String())
+		var at string
+		if t.ln, at, err = f.open(ctx); err == nil {
+			t.seat = f.seat(at)
 			t.seat.Join, t.seat.Silence = within(o.Deadline, MaxJoin), within(o.Deadline, MaxSilence)
 		}
 		return err
@@ -100,7 +101,7 @@ func either(listen func(network, address string) (net.Listener, error)) (net.Lis
 // terms are what driver and agents must agree on; the driver's number is that of the
 // agents.
 func (s *Seat) terms(identity string, self int) *wire.Terms {
-	return &wire.Terms{Run: s.Run, Identity: identity, Token: s.Token, TLS: s.Network.TLS, Self: self, World: s.Agents + 1, Called: "agent"}
+	return &wire.Terms{Run: s.Run, Identity: identity, Token: s.Token, TLS: s.Network.TLS, Self: self, World: s.Agents + 1, Called: "agent", Beside: 1}
 }
 
 // fill starts the agents and waits for them.
