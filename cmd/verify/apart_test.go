@@ -274,7 +274,7 @@ func TestIdentityHoldsTheTransport(t *testing.T) {
 		}
 		return s
 	}
-	if of("tcp") != of("tcp") || of("tcp") == of("shm") {
-		t.Errorf("tcp is %s and %s, shm is %s", of("tcp"), of("tcp"), of("shm"))
+	if one, again, other := of("tcp"), of("tcp"), of("shm"); one != again || one == other {
+		t.Errorf("tcp is %s and %s, shm is %s", one, again, other)
 	}
 }
