@@ -82,7 +82,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}{
 		{"run", func(c *Config) { c.Run = "another" }, []string{"another", "a run"}},
 		{"program", func(c *Config) { c.Identity = "another" }, []string{"another", "a program"}},
-		{"size", func(c *Config) { c.Size = 3 }, []string{"world size", "3", "2"}},
+		{"size", func(c *Config) { c.Size = 3 }, []string{"number of ranks", "3", "2"}},
 		{"token", func(c *Config) { c.Token = []byte("wrong") }, []string{"token"}},
 		{"no token", func(c *Config) { c.Token = nil }, []string{"token"}},
 	} {
