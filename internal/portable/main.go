@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/spec"
@@ -162,13 +163,30 @@ func runs(native bool, isas []string) (out []run) {
 	return out
 }
 
+// patience is how long a run may take, which under an emulator is a minute.
+const patience = 5 * time.Minute
+
 // fingerprint trains a fixture and gives the fingerprint that the program ends
 // with.
 func (r run) fingerprint(ctx context.Context, program []string, config string) (string, error) {
 	args := slices.Concat(program[1:], []string{"--config", config, "--steps", strconv.Itoa(steps), "--fingerprint"})
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	cmd := exec.CommandContext(ctx, program[0], args...)
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ISA="+r.isa, "GOMAXPROCS="+strconv.Itoa(r.threads))
+	// As the work of a supervisor, which this is: an emulator may hang where a program of
+	// several threads starts another one.
+	ends, held, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer held.Close()
+	cmd.Env, cmd.ExtraFiles = append(cmd.Env, "LOCKSTEP_SUPERVISOR="+strconv.Itoa(os.Getpid())), []*os.File{ends}
 	out, err := cmd.Output()
+	ends.Close()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: has not ended within %v", cmd, patience)
+	}
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
