@@ -48,7 +48,7 @@ func (o *options) identity(c spec.Config, ck train.Checkpoints) (string, error) 
 	if ck.Resume != nil {
 		from = ck.Resume.Dir
 	}
-	return procs.Identity(c, from, ck.Dir, ck.Every, o.history, o.placed.Transport)
+	return procs.Identity(c, from, ck.Dir, ck.Every, o.history, o.placed.Transport, o.devices.Kind(o.backend))
 }
 
 // shared are the directories that agents write to, which must be those of all hosts.

@@ -246,17 +246,36 @@ func TestPlacementsThatAreNone(t *testing.T) {
 	}
 }
 
-// Agents that would reach each other by different ways are none of one run.
-func TestIdentityHoldsTheTransport(t *testing.T) {
-	of := func(transport string) string {
-		s, err := (&options{placed: cli.Placement{Transport: transport}}).identity(spec.Config{}, train.Checkpoints{})
+// Agents that would reach each other by different ways, or of which some have simulated
+// devices, or may not, are none of one run.
+func TestIdentity(t *testing.T) {
+	of := func(o options) string {
+		s, err := o.identity(spec.Config{}, train.Checkpoints{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	if one, again, other := of("tcp"), of("tcp"), of("shm"); one != again || one == other {
-		t.Errorf("tcp is %s and %s, shm is %s", one, again, other)
+	seen := map[string]int{}
+	for i, o := range []options{
+		{placed: cli.Placement{Transport: "tcp"}, backend: cli.CUDA},
+		{placed: cli.Placement{Transport: "shm"}, backend: cli.CUDA},
+		{placed: cli.Placement{Transport: "tcp"}, backend: cli.CUDA, devices: cli.Devices{List: "sim:2"}},
+		{placed: cli.Placement{Transport: "tcp"}, backend: cli.CUDA, devices: cli.Devices{Require: cli.CUDA}},
+	} {
+		if one, again := of(o), of(o); one != again {
+			t.Errorf("%s and %s", one, again)
+		}
+		if other, has := seen[of(o)]; has {
+			t.Errorf("options %d have the identity of %d", i, other)
+		}
+		seen[of(o)] = i
+	}
+	at := func(devices string) string {
+		return of(options{backend: cli.CUDA, devices: cli.Devices{List: devices}})
+	}
+	if at("0") != at("1") || at("sim:1") != at("sim:2") {
+		t.Error("agents have the same devices, or are of no run")
 	}
 }
 

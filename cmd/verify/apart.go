@@ -78,7 +78,7 @@ func (o *options) identity(opts *contracts.Options) (string, error) {
 	own := opts.Options
 	// An agent has a share of these, and hears what its driver has.
 	own.Text.Bytes, own.Memory, own.Processes, own.Devices = nil, 0, 0, 0
-	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline, o.placed.Transport)
+	return procs.Identity(own, opts.Text.Hash(), o.contracts, o.name, o.selfTest, o.faults, o.deadline, o.placed.Transport, o.devices.Kind(o.backend))
 }
 
 // company is the agents that make a run together.

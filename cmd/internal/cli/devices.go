@@ -62,6 +62,13 @@ func (d *Devices) Mark(backend string) string {
 	return backend
 }
 
+// Kind is what all agents of a run must have in common: whether its devices are simulated,
+// and whether they may be.
+func (d *Devices) Kind(backend string) string {
+	c, err := d.choice()
+	return fmt.Sprintf("simulated %t, required %q", backend == CUDA && err == nil && c.Simulated > 0, d.Require)
+}
+
 // Simulated reports whether the name of a backend, as a run has it, is of a simulated device.
 func Simulated(backend string) bool { return kernels.Simulated(backend) }
 
