@@ -19,6 +19,9 @@ const DefaultSimulated = 2
 // maxDevices bounds the number and the indices of devices.
 const maxDevices = 64
 
+// maxSimulated is how many devices the simulator has.
+const maxSimulated = 16
+
 // Choice says which devices a program uses. The zero value is all real ones.
 type Choice struct {
 	// Indices are those of real devices, as the driver counts them, in the order in
@@ -112,7 +115,7 @@ func simulated(s string) (c Choice, ok bool, err error) {
 	if !ok {
 		return Choice{}, false, nil
 	}
-	c.Simulated, err = number(n, 1, maxDevices)
+	c.Simulated, err = number(n, 1, maxSimulated)
 	return c, true, err
 }
 

@@ -67,7 +67,7 @@ func load(c Choice) error {
 		if path, err = simulator(); err != nil {
 			return err
 		}
-		hint = "make build-cuda builds it"
+		hint = "make build-sim builds it"
 	}
 	err := drv.Open(path, c.Simulated)
 	var failed *drv.OpenError
