@@ -35,6 +35,7 @@ func TestDevices(t *testing.T) {
 		{"", "--backend=cuda --devices=sim:3", "sim:3"},
 		{"sim", "--backend=cuda", "sim:2"},
 		{"", "--backend=cuda --devices=sim:3 --require-device=cuda", "unavailable: --require-device cuda wants real devices, and simulated ones (sim:3) were chosen"},
+		{"", "--backend=cuda --devices=sim:1 --require-device=cuda", "unavailable: --require-device cuda wants real devices, and simulated ones (sim:1) were chosen"},
 		{"sim", "--backend=cuda --require-device=cuda", "unavailable: --require-device cuda wants real devices, and simulated ones (sim:2) were chosen"},
 	} {
 		d, _, err := parseDevices(t, c.variable, strings.Fields(c.args)...)
