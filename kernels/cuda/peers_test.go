@@ -107,3 +107,16 @@ func TestByRow(t *testing.T) {
 		}
 	}
 }
+
+// Memory is of the device that has it, whose UUID no other one has.
+func TestSpansAreOfTheirDevice(t *testing.T) {
+	b := opened(t)
+	buf, err := b.Alloc(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Free(buf)
+	if got := b.Span(kernels.Flat(buf)).Space; got == "" || got != b.dev.UUID {
+		t.Errorf("memory of %q, want %q", got, b.dev.UUID)
+	}
+}

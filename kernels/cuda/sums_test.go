@@ -26,6 +26,7 @@ func TestSumsTogether(t *testing.T) {
 		}
 		waits := b.Waits()
 		for k := range n {
+			changed[0][k], changed[1][k] = k, k // what is changed is added
 			sumOf(r, w, k, hashes, squares, changed)
 		}
 		for i, be := range w.both {
