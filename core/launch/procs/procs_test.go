@@ -148,23 +148,14 @@ func TestLateToEnd(t *testing.T) {
 	}
 }
 
-// A run that the lost agent has no part in ends as it would, and is the last.
+// A run that the lost agent has no part in, and that ends soon, ends as it would, and is
+// the last.
 func TestRunWithoutTheLostAgent(t *testing.T) {
-	opts := options(2, ordinary)
-	opts.Deadline = time.Second
-	team, err := Start(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer team.Close(0)
+	team := started(t, 2)
 	o := order{Plan: "dp=1", Steps: 12}
 	task, steps := o.task(t), 0
-	task.Stop = func(int) bool { // however long it takes
-		time.Sleep(opts.Deadline / 4)
-		return false
-	}
 	task.Progress = func(p train.Progress) {
-		if steps++; p.Step == 2 {
+		if steps++; p.Step == o.Steps-3 {
 			_ = team.children[1].cmd.Process.Kill()
 		}
 	}

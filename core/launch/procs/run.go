@@ -106,7 +106,14 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 	for _, i := range slices.Backward(r.takes) { // the first, which all others hear of, hears last
 		t.send(note{Kind: noteTask, Task: r.id, What: task.What, Dir: task.Dir}, []int{i})
 	}
-	cause := t.await(ctx, r)
+	var cause error
+	select {
+	case <-r.done:
+	case <-t.broken:
+		r.wait(ctx, min(hearing, t.seat.Silence))
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	}
 	if !r.over() {
 		if cause == nil {
 			cause = errors.New("the run is over")
@@ -134,34 +141,6 @@ func (t *Team) forget(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.runs, r.id)
-}
-
-// await returns when a run is over, or ranks that have lost a peer have had their time; and
-// why, where it must not go on.
-func (t *Team) await(ctx context.Context, r *run) error {
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.broken:
-	}
-	if r.has(t.Over()) {
-		r.wait(ctx, min(hearing, t.seat.Silence))
-		return nil
-	}
-	select { // a run that the lost one has no part in ends as it would
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// has reports whether the agent that an error says is lost takes part.
-func (r *run) has(err error) bool {
-	var lost *Lost
-	return errors.As(err, &lost) && slices.Contains(r.takes, lost.Agent)
 }
 
 func (r *run) over() bool {
