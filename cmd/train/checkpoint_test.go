@@ -77,3 +77,27 @@ func TestInterruptedHistoriesAreNamed(t *testing.T) {
 		t.Errorf("it ends with step %d", n)
 	}
 }
+
+// What simulated devices have computed stays marked, whoever goes on with it and stores it
+// again.
+func TestCheckpointsOfSimulatedDevices(t *testing.T) {
+	root := t.TempDir()
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	store(t, a, "1", "1")
+	path := filepath.Join(a, checkpoint.DirName(1), checkpoint.ManifestName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := strings.Replace(string(text), `"schema"`, `"simulated": true, "schema"`, 1)
+	if err := os.WriteFile(path, []byte(marked), 0o644); err != nil || strings.Contains(string(text), "simulated") {
+		t.Fatalf("%v: %s", err, text)
+	}
+	store(t, b, "1", "2", "--resume", a)
+	for _, args := range []string{"--resume " + b, "--resume " + b + " --launch procs --agents 1"} {
+		code, out, errs := call(t.Context(), strings.Fields("--steps 3 --fingerprint --quiet "+args)...)
+		if code != cli.OK || !strings.HasSuffix(out, " (simulated)\n") {
+			t.Errorf("%s: %d, %q, %s", args, code, out, errs)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type options struct {
 	deadline                                                time.Duration
 	placed                                                  cli.Placement
 	devices                                                 cli.Devices
+	simulated                                               bool            // simulated devices have computed the checkpoint that is resumed
 	links                                                   func() []string // by which ranks in processes have reached each other; else nil
 	left                                                    []string        // what is too much for the history
 	args                                                    []string        // of the command
@@ -187,6 +188,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, err
 	}
 	parts.Hooks = train.Hooks{Progress: p.progress, Checkpoints: ck}
+	o.simulated = ck.Resume != nil && ck.Resume.Manifest.Simulated
 	if !o.placed.Apart() {
 		if p.waits, err = opened.Waits(c.Plan.Dims().Rank(names.Coord{PP: c.Plan.Dims().PP - 1})); err != nil {
 			return cli.CannotRun, err
@@ -255,7 +257,7 @@ func keep(last int) func(trace.Event) bool {
 // a device, and the fingerprint, after the last step.
 func (o *options) finish(h *trace.History, last int, p *printer, stdout io.Writer) (int, error) {
 	end := map[string]any{"event": "end"}
-	simulated := cli.Simulated(h.Header.Backend)
+	simulated := o.simulated || cli.Simulated(h.Header.Backend)
 	if simulated {
 		end["simulated"] = true
 	}

@@ -90,6 +90,7 @@ type manifest struct {
 	Spec       json.RawMessage   `json:"spec"`
 	Digests    map[string]string `json:"digests"`
 	Files      []manifestFile    `json:"files"`
+	Simulated  bool              `json:"simulated"`
 }
 
 type manifestFile struct {
@@ -118,7 +119,15 @@ func readManifest(path string) (m manifest, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err := fields(raw, &m, "schema", "arithmetic", "step", "counter", "spec", "digests", "files"); err != nil {
+	names := []string{"schema", "arithmetic", "step", "counter", "spec", "digests", "files"}
+	list, err := members(raw)
+	if err != nil {
+		return m, err
+	}
+	if slices.ContainsFunc(list, func(m member) bool { return m.name == "simulated" }) { // by a device that is
+		names = append(names, "simulated")
+	}
+	if err := fields(raw, &m, names...); err != nil {
 		return m, err
 	}
 	return m, single(bytes.TrimSpace(raw), 0)

@@ -42,6 +42,8 @@ type Manifest struct {
 	// Digests holds, per kind, the digest of all logical elements.
 	Digests map[string]kernels.Digest `json:"digests"`
 	Files   []File                    `json:"files"`
+	// Simulated says that a simulated device has computed some of it.
+	Simulated bool `json:"simulated,omitempty"`
 }
 
 // DirName is the directory of the checkpoint after a number of steps.

@@ -46,12 +46,18 @@ func distinct(in *json.Decoder) error {
 	return err
 }
 
-// exactly decodes an object that has exactly the named members, spelled so.
+// exactly decodes an object that has exactly the named members, spelled so, and may have
+// those that come before a "|".
 func exactly(b []byte, to any, names ...string) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
 		return err
 	}
+	may := slices.Index(names, "|")
+	for _, name := range names[:max(may, 0)] {
+		delete(members, name)
+	}
+	names = names[may+1:]
 	for name := range members {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("unknown field %q", name)
@@ -72,11 +78,11 @@ func (f *File) UnmarshalJSON(b []byte) error {
 	return exactly(b, (*plain)(f), "name", "bytes", "sha256")
 }
 
-// UnmarshalJSON implements json.Unmarshaler: every field must be there, and no
-// other.
+// UnmarshalJSON implements json.Unmarshaler: every field must be there, but for
+// simulated, and no other.
 func (m *Manifest) UnmarshalJSON(b []byte) error {
 	type plain Manifest
-	return exactly(b, (*plain)(m), "schema", "arithmetic", "step", "counter", "spec", "digests", "files")
+	return exactly(b, (*plain)(m), "simulated", "|", "schema", "arithmetic", "step", "counter", "spec", "digests", "files")
 }
 
 // UnmarshalJSON implements json.Unmarshaler: every field must be there, and no

@@ -131,7 +131,7 @@ func (r *rank) save(ctx context.Context, step int) error {
 	}
 	if r.id == 0 {
 		m := checkpoint.Manifest{Schema: checkpoint.Schema, Arithmetic: kernels.Arithmetic, Step: step + 1, Counter: r.counter,
-			Spec: r.cfg.Spec(), Digests: map[string]kernels.Digest{}}
+			Spec: r.cfg.Spec(), Digests: map[string]kernels.Digest{}, Simulated: r.simulated()}
 		for i, b := range all {
 			var p part
 			if err := json.Unmarshal(b, &p); err != nil {
@@ -149,6 +149,13 @@ func (r *rank) save(ctx context.Context, step int) error {
 		}
 	}
 	return r.mesh.World.Barrier(ctx)
+}
+
+// simulated reports whether a simulated device has computed some of the state: this one,
+// or one of the run that is resumed.
+func (r *rank) simulated() bool {
+	from := r.hooks.Checkpoints.Resume
+	return kernels.Simulated(r.be.Name()) || from != nil && from.Manifest.Simulated
 }
 
 // resume fills weights and moments from a checkpoint and proves, by the digests
