@@ -16,29 +16,7 @@ import (
 
 // open gives the backend of the first device of the choice that the environment makes: a
 // simulated one unless it says otherwise.
-func open(t testing.TB) *cuda.Backend {
-	choice, err := gpu.ParseChoice("", os.Getenv(gpu.Variable))
-	if err != nil {
-		t.Fatal(err)
-	}
-	devices, err := gpu.Open(choice)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := newBackend(devices[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := gpu.Close(devices); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
-}
+func open(t testing.TB) *cuda.Backend { return cuda.OpenedBy(t, newBackend) }
 
 // newBackend takes the PTX that ships, or that of the directory which -ptx names: what
 // another compiler makes of the same sources.

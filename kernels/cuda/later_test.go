@@ -15,7 +15,10 @@ import (
 )
 
 // opened gives a backend on the first device of the choice that the environment makes.
-func opened(t testing.TB) *Backend {
+func opened(t testing.TB) *Backend { return OpenedBy(t, New) }
+
+// OpenedBy is opened, of a backend that somebody else makes.
+func OpenedBy(t testing.TB, by func(*gpu.Device) (*Backend, error)) *Backend {
 	choice, err := gpu.ParseChoice("", os.Getenv(gpu.Variable))
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +27,7 @@ func opened(t testing.TB) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(devices[0])
+	b, err := by(devices[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,30 +179,9 @@ func TestHostileRank(t *testing.T) {
 // a while. It gives the error of each.
 func attacked(t *testing.T, be kernels.Backend, how attack, patience time.Duration) []error {
 	const size, elements = 3, 1 << 17 // a ring is never full
-	configs, err := engine.Listen(size, func() ([]engine.Way, error) {
-		w, err := Listen()
-		return []engine.Way{w}, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := range configs {
-		c := &configs[r]
-		c.Rank, c.Size, c.Coordinator, c.Run, c.Options = r, size, configs[0].Addr(), t.Name(), comm.Options{Deadline: patience}
-	}
 	left := &atomic.Int64{}
 	left.Store(50)
-	configs[1].Ways[0].Link = func(ctx context.Context, conn net.Conn, dialed bool) (engine.Link, error) {
-		l, err := connect(ctx, conn, dialed)
-		if err != nil {
-			return nil, err
-		}
-		return &hostile{l.(*link), how, left}, nil
-	}
-	ends, err := engine.JoinAll(t.Context(), configs, func(int) kernels.Backend { return be })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := joined(t, size, be, patience, func(l *link) engine.Link { return &hostile{l, how, left} })
 	errs := make([]error, size)
 	var all sync.WaitGroup
 	for r, c := range ends {
@@ -335,7 +314,12 @@ func TestWhatIsSentAndChanged(t *testing.T) {
 
 // lateWorld is a world of two ranks of which rank 1 may be late with reading.
 func lateWorld(t *testing.T, be kernels.Backend, from *atomic.Int64, may <-chan struct{}) []comm.Communicator {
-	configs, err := engine.Listen(2, func() ([]engine.Way, error) {
+	return joined(t, 2, be, time.Minute, func(l *link) engine.Link { return &late{l, from, may} })
+}
+
+// joined is a world of which rank 1 makes other links of its own.
+func joined(t *testing.T, size int, be kernels.Backend, patience time.Duration, other func(*link) engine.Link) []comm.Communicator {
+	configs, err := engine.Listen(size, func() ([]engine.Way, error) {
 		w, err := Listen()
 		return []engine.Way{w}, err
 	})
@@ -344,14 +328,14 @@ func lateWorld(t *testing.T, be kernels.Backend, from *atomic.Int64, may <-chan 
 	}
 	for r := range configs {
 		c := &configs[r]
-		c.Rank, c.Size, c.Coordinator, c.Run, c.Options = r, 2, configs[0].Addr(), t.Name(), comm.Options{Deadline: time.Minute}
+		c.Rank, c.Size, c.Coordinator, c.Run, c.Options = r, size, configs[0].Addr(), t.Name(), comm.Options{Deadline: patience}
 	}
 	configs[1].Ways[0].Link = func(ctx context.Context, conn net.Conn, dialed bool) (engine.Link, error) {
 		l, err := connect(ctx, conn, dialed)
 		if err != nil {
 			return nil, err
 		}
-		return &late{l.(*link), from, may}, nil
+		return other(l.(*link)), nil
 	}
 	ends, err := engine.JoinAll(t.Context(), configs, func(int) kernels.Backend { return be })
 	if err != nil {
