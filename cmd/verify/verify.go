@@ -52,7 +52,6 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()
 	code, err = o.report(ctx, cs, opts, stdout, stderr)
-	code = cli.Ending(stdout, code)
 	return code, o.placed.Ends(stderr, "verify", err)
 }
 
