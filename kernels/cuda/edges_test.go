@@ -115,22 +115,30 @@ func TestManyKeyGroups(t *testing.T) {
 	}
 }
 
-// TestListsAnew: lists of tokens that are more than there is room for, some of them again.
+// TestListsAnew: lists of tokens that are more than there is room for, some of them again,
+// each waited for and all together.
 func TestListsAnew(t *testing.T) {
 	const n, table = 70_000, 50
+	const lists = 3 * arenaSize / (4 * n)
 	b := opened(t)
-	w := newTwins(t, b, rand.New(rand.NewPCG(14, 15)), n+table)
-	for i := range 3 * arenaSize / (4 * n) {
-		tokens := make([]int32, n)
-		for j := range tokens {
-			tokens[j] = int32((j + i%4) % table)
-		}
-		w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
-			be.Embedding(at(view{0, n, 1, 1}), at(view{n, table, 1, 1}), tokens, 0)
-		})
-		clear(tokens) // they are the caller's again
-		if at := w.differs(t); at >= 0 {
-			t.Fatalf("list %d: element %d differs", i, at)
+	w := newTwins(t, b, rand.New(rand.NewPCG(14, 15)), lists*n+table)
+	for _, waiting := range []bool{true, false} {
+		w.do(func(be kernels.Backend, at func(view) kernels.Tensor) { be.Fill(at(view{0, lists, n, n}), 0) })
+		for i := range lists {
+			tokens := make([]int32, n)
+			for j := range tokens {
+				tokens[j] = int32((j + i%4) % table)
+			}
+			w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+				be.Embedding(at(view{i * n, n, 1, 1}), at(view{lists * n, table, 1, 1}), tokens, 0)
+			})
+			clear(tokens) // they are the caller's again
+			if !waiting && i < lists-1 {
+				continue
+			}
+			if at := w.differs(t); at >= 0 {
+				t.Fatalf("list %d, waiting %t: element %d differs", i, waiting, at)
+			}
 		}
 	}
 }
