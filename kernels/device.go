@@ -40,7 +40,14 @@ type Located interface {
 	// Parts is how many parts the device has that compute side by side: its
 	// multiprocessors.
 	Parts() int
+	// EachPart has as many blocks as run side by side compute the sum of a seed that
+	// ref.PartSum defines, and gives what came out of each.
+	EachPart(seed uint32) ([]Part, error)
 }
+
+// Part is what a block computed, on a part of the device that has a number: none need have
+// the first one, nor all numbers between.
+type Part struct{ ID, Sum uint32 }
 
 // LocatedOf finds the Located of a backend, as TallierOf does the Tallier.
 func LocatedOf(b Backend) (l Located, ok bool) { return find[Located](b) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/core/trace"
@@ -39,6 +40,7 @@ type survey struct {
 	own   map[int]map[string]trace.Event
 	with  map[int]map[peer]trace.Event
 	at    func(rank int) string // which device a rank has, in words
+	on    func(rank int) bool   // whether it has one
 }
 
 // peer is something that was done with another rank.
@@ -70,7 +72,7 @@ func surveyed(p *contract.Pass) *survey {
 		return nil
 	}
 	s := &survey{world: h.Header.World, ranks: slices.Sorted(maps.Keys(h.Ranks)), own: map[int]map[string]trace.Event{}, with: map[int]map[peer]trace.Event{},
-		at: func(rank int) string { return place(h, rank) }}
+		at: func(rank int) string { return place(h, rank) }, on: func(rank int) bool { return h.Origin(rank).Device != "" }}
 	for _, r := range s.ranks {
 		s.own[r], s.with[r] = map[string]trace.Event{}, map[peer]trace.Event{}
 		for _, e := range h.Ranks[r] {
@@ -107,11 +109,17 @@ func whole(p *contract.Pass) {
 		return
 	}
 	for _, r := range s.ranks {
-		for _, what := range []string{trace.Parts, trace.Kept} {
+		for _, what := range []string{trace.Parts, trace.Each, trace.Kept} {
 			e, ok := s.own[r][what]
-			if p.Found(ok && e.Count > 0) && e.Text != "" {
+			if what == trace.Each && !s.on(r) {
+				continue // nobody says which part computes
+			}
+			if p.Found(ok && (e.Count > 0 || e.Text != "")) && e.Text != "" {
 				wrong(p, r, e, "%s", e.Text)
 			}
+		}
+		if e, ok := s.own[r][trace.Each]; ok && e.Text == "" && !p.Found(e.Unit == strconv.FormatInt(e.Count, 10)) {
+			p.Doubt("%s: %d of its multiprocessors have computed, of %s", s.at(r), e.Count, e.Unit)
 		}
 		if e, ok := s.own[r][trace.Kept]; ok && e.Text == "" && !p.Found(4*e.Count >= e.Bytes) {
 			p.Doubt("%s: %d bytes of memory were written and read in the time there is, of %d", s.at(r), 4*e.Count, e.Bytes)
@@ -167,7 +175,7 @@ func (s *survey) says(r, other int, what string) string {
 func (s *survey) blame() func(r, other int) (who int, why string) {
 	alone, partners := map[int]bool{}, map[int]map[int]bool{}
 	for _, r := range s.ranks {
-		alone[r] = s.own[r][trace.Parts].Text != "" || s.own[r][trace.Kept].Text != ""
+		alone[r] = s.own[r][trace.Parts].Text != "" || s.own[r][trace.Each].Text != "" || s.own[r][trace.Kept].Text != ""
 		for with, e := range s.with[r] {
 			if e.Text == "" {
 				continue

@@ -98,7 +98,10 @@ How each clause judges
      the wrong bits is named, and the other one with it. One device alone is
      compared with itself.
   10 A product of equal tiles, four for each multiprocessor, in which each must
-     have the bits of one that package ref computed. Memory is written whole, in
+     have the bits of one that package ref computed. Then each multiprocessor by
+     itself: so many blocks that all are full compute one sum (ref.PartSum) and say
+     where; a wrong one is named, and one on which none ran makes the clause
+     inconclusive. Memory is written whole, in
      a pattern that no two places have which can be taken for one another, then
      compared, then once more with each bit inverted: 1 MB at level 1, 16 MB at
      level 2, and at level 3 nine tenths of what is free, where the device says how

@@ -129,6 +129,8 @@
 //	         be; Index the first that differs, with bits Got and not Want; Text what is wrong
 //	         needs what; may have unit, peer, count, bytes, index, got, want, text
 //	          what parts        a product large enough for all parts of the device that compute side by side
+//	          what each part    no elements: Count parts of the device, of Unit that it has, each by itself,
+//	                            with a sum; Index the part that is wrong
 //	          what kept         its memory after all of that was written: Bytes of it were to be
 //	          what copied       what Peer sent
 //	          what summed       the sum of its own vector and Peer's

@@ -79,6 +79,7 @@ const (
 // Values of What of a drill of devices: what was tried.
 const (
 	Parts  = "parts"
+	Each   = "each part"
 	Kept   = "kept"
 	Copied = "copied"
 	Summed = "summed"

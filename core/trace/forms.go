@@ -139,6 +139,7 @@ func after() []Form {
 			Needs: []string{"what"}, May: []string{"unit", "peer", "count", "bytes", "index", "got", "want", "text"},
 			What: []Value{
 				{Parts, "a product large enough for all parts of the device that compute side by side"},
+				{Each, "no elements: Count parts of the device, of Unit that it has, each by itself, with a sum; Index the part that is wrong"},
 				{Kept, "its memory after all of that was written: Bytes of it were to be"},
 				{Copied, "what Peer sent"},
 				{Summed, "the sum of its own vector and Peer's"},

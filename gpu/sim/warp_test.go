@@ -165,6 +165,29 @@ ret;
 	}
 }
 
+// TestMultiprocessors: blocks are dealt over the multiprocessors in turn, in all dimensions.
+func TestMultiprocessors(t *testing.T) {
+	r := start(t, 0)
+	m := r.module(header + `.visible .entry k(.param .u64 out) {
+.reg .b32 %b, %n, %t; .reg .b64 %y;
+mov.u32 %b, %ctaid.z; mov.u32 %n, %nctaid.y; mov.u32 %t, %ctaid.y; mad.lo.u32 %b, %b, %n, %t; mov.u32 %n, %nctaid.x; mov.u32 %t, %ctaid.x;
+mad.lo.u32 %b, %b, %n, %t; ld.param.u64 %y, [out]; mad.wide.u32 %y, %b, 4, %y; mov.u32 %t, %nsmid; mul.lo.u32 %t, %t, 100; mov.u32 %n, %smid;
+add.u32 %t, %t, %n; st.global.u32 [%y], %t;
+ret;
+}
+`)
+	dst := r.alloc(4 * 30)
+	if e := r.run(r.function(m, "k"), dim{3, 2, 5}, dim{1}, 0, dst); e != success {
+		t.Fatalf("error %d: %s", e, findings())
+	}
+	for i, have := range toWords(r.download(dst, 4*30)) {
+		if want := uint32(400 + i%4); have != want {
+			t.Errorf("block %d: %d, want %d", i, have, want)
+		}
+	}
+	r.clean()
+}
+
 // TestAtomics: what several blocks make of one word together, of both widths, in both
 // memories.
 func TestAtomics(t *testing.T) {

@@ -110,9 +110,6 @@ func (b *Backend) Spare() (uint64, error) {
 	return free, err
 }
 
-// Parts implements kernels.Located.
-func (b *Backend) Parts() int { return b.dev.Multiprocessors }
-
 // Name is "cuda-" and the architecture of the device, and says so where it is simulated.
 func (b *Backend) Name() string {
 	name := fmt.Sprintf("cuda-sm_%d%d", b.dev.Major, b.dev.Minor)

@@ -56,7 +56,9 @@ func (b *Backend) load(ptx fs.FS) error {
 				return err
 			}
 			b.routines[e[1]] = &routine{kernel: k, threads: threads}
-			b.names = append(b.names, e[1])
+			if e[1] != partKernel {
+				b.names = append(b.names, e[1])
+			}
 		}
 	}
 	return nil

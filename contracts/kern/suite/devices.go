@@ -89,6 +89,12 @@ func (s surveying) alone(ctx context.Context, be kernels.Backend, log *trace.Log
 		return err
 	}
 	log.Record(e)
+	if l, ok := kernels.LocatedOf(be); ok {
+		if e, err = s.each(l); err != nil {
+			return err
+		}
+		log.Record(e)
+	}
 	defer one.take(kernels.DeviceOf(be))()
 	if e, err = s.memory(ctx, be); err != nil {
 		return err

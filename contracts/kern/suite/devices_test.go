@@ -26,6 +26,7 @@ type card struct {
 	*ref.Backend[float32]
 	index int
 	spare uint64
+	asked int
 }
 
 func (c *card) On() kernels.Device {
@@ -34,10 +35,16 @@ func (c *card) On() kernels.Device {
 func (c *card) Spare() (uint64, error) { return c.spare, nil }
 func (c *card) Parts() int             { return 2 }
 
+// EachPart has one part a time compute, of numbers that are not 0 and 1.
+func (c *card) EachPart(seed uint32) ([]kernels.Part, error) {
+	c.asked++
+	return []kernels.Part{{ID: []uint32{1, 7}[c.asked/2%2], Sum: ref.PartSum(seed)}}, nil
+}
+
 // surveyed makes the case of devices at a level on so many cards, with faults.
 func surveyed(t *testing.T, level, n int, f ...fault.Fault) contract.Evidence {
 	t.Helper()
-	parts := launch.Parts{Backend: func(rank int) (kernels.Backend, error) { return &card{ref.New[float32](), rank, 8 << 20}, nil }}
+	parts := launch.Parts{Backend: func(rank int) (kernels.Backend, error) { return &card{ref.New[float32](), rank, 8 << 20, 0}, nil }}
 	one := devices(suite.Options{Level: level, Devices: n})
 	if len(f) > 0 {
 		fault.Into(contract.Test, fault.All(f...))(&one)
@@ -121,6 +128,7 @@ func TestDevices(t *testing.T) {
 		clause, says   string
 	}{
 		"one part":                {3, 2, onePart(1), "10", "of the 9 equal ones of a product, for 2 parts of the device"},
+		"one multiprocessor":      {3, 1, lame(1), "10", "1 of the 2 multiprocessors that computed give a wrong sum, by number: [1]"},
 		"one bit of memory":       {3, 1, oneBit(1), "10", "does not keep"},
 		"a bit that is always 0":  {2, 1, stuck(1, 0), "10", "does not keep"},
 		"a bit that is always 1":  {2, 1, stuck(1, 1), "10", "does not keep"},
@@ -158,9 +166,9 @@ func TestDevices(t *testing.T) {
 // that there was no time or room for.
 func TestDevicesAreAllEvidence(t *testing.T) {
 	c, e := Suite(), surveyed(t, 1, 3)
-	for _, what := range []string{trace.Parts, trace.Kept, trace.Copied, trace.Summed, trace.All} {
+	for _, what := range []string{trace.Parts, trace.Each, trace.Kept, trace.Copied, trace.Summed, trace.All} {
 		clause := "9"
-		if what == trace.Parts || what == trace.Kept {
+		if what == trace.Parts || what == trace.Each || what == trace.Kept {
 			clause = "10"
 		}
 		dropped := false
@@ -171,18 +179,20 @@ func TestDevicesAreAllEvidence(t *testing.T) {
 		})
 		contracttest.Want(t, c, less, contract.Inconclusive, clause)
 	}
-	part := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
-		events = slices.Clone(events)
-		for i := range events {
-			if events[i].What == trace.Kept {
-				events[i].Count--
+	for _, what := range []string{trace.Kept, trace.Each} {
+		part := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
+			events = slices.Clone(events)
+			for i := range events {
+				if events[i].What == what {
+					events[i].Count--
+				}
 			}
+			return events
+		})
+		contracttest.Want(t, c, part, contract.Inconclusive, "10")
+		if doubts := strings.Join(contracttest.Verdicts(c, part)["10"].Doubts, "\n"); !strings.Contains(doubts, "rank 2 on device 2 (Card, GPU-2, 0000:02:00.0) of host") {
+			t.Errorf("%s: %s", what, doubts)
 		}
-		return events
-	})
-	contracttest.Want(t, c, part, contract.Inconclusive, "10")
-	if doubts := strings.Join(contracttest.Verdicts(c, part)["10"].Doubts, "\n"); !strings.Contains(doubts, "rank 2 on device 2 (Card, GPU-2, 0000:02:00.0) of host") {
-		t.Errorf("%s", doubts)
 	}
 	delete(e.Histories[contract.Test].Ranks, 1)
 	contracttest.Want(t, c, e, contract.Inconclusive, "9", "10")

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/names"
 	"github.com/lockstep-ml/lockstep/kernels"
+	"github.com/lockstep-ml/lockstep/kernels/ref"
 )
 
 // onRank makes the backend of a rank wrong.
@@ -28,6 +29,52 @@ func onePart(rank int) fault.Fault {
 			}
 		}}
 	})
+}
+
+// lame has part 1 of a rank's device give a wrong sum, now and then. What is no device says
+// that it is one.
+func lame(rank int) fault.Fault {
+	return fault.OnBackend(rank, func(be kernels.Backend) kernels.Backend { return &limping{Backend: be} })
+}
+
+type limping struct {
+	kernels.Backend
+	asked int
+}
+
+func (l *limping) Unwrap() kernels.Backend { return l.Backend }
+
+func (l *limping) inner() kernels.Located {
+	if d, ok := kernels.LocatedOf(l.Backend); ok {
+		return d
+	}
+	return whole{}
+}
+
+func (l *limping) On() kernels.Device     { return l.inner().On() }
+func (l *limping) Spare() (uint64, error) { return l.inner().Spare() }
+func (l *limping) Parts() int             { return l.inner().Parts() }
+
+func (l *limping) EachPart(seed uint32) ([]kernels.Part, error) {
+	parts, err := l.inner().EachPart(seed)
+	for i := range parts {
+		if l.asked++; parts[i].ID == 1 && l.asked < 4 {
+			parts[i].Sum ^= 1 << 20
+		}
+	}
+	return parts, err
+}
+
+// whole is a made device of three parts.
+type whole struct{}
+
+func (whole) On() kernels.Device     { return kernels.Device{Name: "made"} }
+func (whole) Spare() (uint64, error) { return 8 << 20, nil }
+func (whole) Parts() int             { return 3 }
+
+func (whole) EachPart(seed uint32) ([]kernels.Part, error) {
+	sum := ref.PartSum(seed)
+	return []kernels.Part{{ID: 0, Sum: sum}, {ID: 1, Sum: sum}, {ID: 2, Sum: sum}}, nil
 }
 
 // oneBit flips a bit where the fifth copy goes.

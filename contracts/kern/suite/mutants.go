@@ -50,6 +50,7 @@ func mutants() []suite.Mutant {
 	}
 	out = append(out,
 		m("one-part-of-a-device", "10", surveyName, "equal ones", onePart(0), "one of the parts of a device that compute side by side gives a wrong bit"),
+		m("one-multiprocessor", "10", surveyName, "wrong sum, by number: [1]", lame(0), "one multiprocessor computes another sum than the others"),
 		m("one-bit-of-memory", "10", surveyName, "does not keep", oneBit(0), "one bit of memory does not keep what is written"),
 		m("one-line-of-addresses", "10", surveyName, "does not keep", oneLine(0), "two places of memory are one: what is written to the one is in the other"),
 		m("last-bytes-of-peers", "9", surveyName, "differs", lastBytes(0), "the last bytes of what comes from other devices are not taken over"))

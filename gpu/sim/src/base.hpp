@@ -28,4 +28,5 @@ constexpr int MaxDevices = 16;
 // What a block may have of shared memory: without and with cuFuncSetAttribute.
 constexpr u32 SharedDefault = 48 << 10;
 constexpr u32 SharedMost = 227 << 10;
+constexpr u32 Multiprocessors = 4; // of a device; blocks are dealt over them in turn
 constexpr u32 LocalMost = 512 << 10;

@@ -126,7 +126,7 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	NEED_DEVICE(d);
 	static const std::map<int, int> values = {
 		{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 0x7fffffff}, {6, 65535}, {7, 65535}, {8, SharedDefault}, {9, 64 << 10}, {10, Lanes}, {11, 0x7fffffff}, {12, 65536},
-		{13, 1000000}, {14, 512}, {15, 1}, {16, 4}, {19, 0}, {31, 1}, {36, 1000000}, {37, 1024}, {38, 4 << 20}, {39, 2048}, {40, 2}, {41, 1}, {75, 8}, {76, 0}, {78, 1},
+		{13, 1000000}, {14, 512}, {15, 1}, {16, int(Multiprocessors)}, {19, 0}, {31, 1}, {36, 1000000}, {37, 1024}, {38, 4 << 20}, {39, 2048}, {40, 2}, {41, 1}, {75, 8}, {76, 0}, {78, 1},
 		{81, SharedMost + 1024}, {82, 65536}, {87, 2}, {97, SharedMost}, {106, 32}, {111, 1024}};
 	auto it = values.find(int(a));
 	*v = it == values.end() ? 0 : it->second;

@@ -174,7 +174,7 @@ u32 Decoder::constant(u64 value, int width, bool pred) {
 
 u32 Decoder::special(const std::string &name) {
 	static const char *known[] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z",
-		"%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge"};
+		"%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%smid", "%nsmid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge"};
 	auto it = specialAt.find(name);
 	if (it != specialAt.end()) return it->second;
 	if (std::find(std::begin(known), std::end(known), name) == std::end(known)) fail("unsupported register " + name);

@@ -60,6 +60,8 @@ u32 specialOf(const std::string &n, const Launch &l, const u32 *bid, u32 thread)
 	if (!n.compare(0, 7, "%ctaid.")) return bid[axis];
 	if (!n.compare(0, 8, "%nctaid.")) return l.grid[axis];
 	if (n == "%laneid") return lane;
+	if (n == "%smid") return (bid[0] + l.grid[0] * (bid[1] + l.grid[1] * bid[2])) % Multiprocessors;
+	if (n == "%nsmid") return Multiprocessors;
 	if (n == "%warpid") return thread / Lanes;
 	if (n == "%nwarpid") return (l.threads() + Lanes - 1) / Lanes;
 	u32 eq = 1u << lane;
@@ -151,8 +153,8 @@ void Worker::begin(Warp &w) {
 	if (code.localBytes) memset(w.localInit, 0, (code.localBytes / 4 + 4) * 4);
 	if (!code.tracked.empty()) memset(w.defined, 0, code.tracked.size() * 4);
 	for (auto &s : code.specials)
-		if (s.name[1] == 'c')
-			for (u32 k = 0; k < Lanes; k++) reinterpret_cast<u32 *>(w.registers + s.at)[k] = run.bid[s.name.back() - 'x'];
+		if (s.name[1] == 'c' || s.name == "%smid") // the same for all lanes, another in each block
+			std::fill_n(reinterpret_cast<u32 *>(w.registers + s.at), Lanes, specialOf(s.name, l, run.bid, 0));
 }
 
 void Worker::block(u32 index) {
