@@ -96,7 +96,7 @@ test-ptx: compilers build-sim ## NVIDIA's assemblers take the PTX, nvcc's gives 
 	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/12
 	$(GO) run ./internal/ptx -header $(PTX_TOOLS)/13
 	$(GO) run ./internal/ptx -nvcc $(PTX_TOOLS)/13 $(PTX_TOOLS)/nvcc
-	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda -run TestConformance -ptx $(CURDIR)/$(PTX_TOOLS)/nvcc
+	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda -run 'TestConformance|TestEachPart' -ptx $(CURDIR)/$(PTX_TOOLS)/nvcc
 
 .PHONY: test-gpu
 test-gpu: c-compiler ## vet and test what reaches GPUs, on drivers that are made for it (needs a C compiler)

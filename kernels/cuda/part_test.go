@@ -1,6 +1,6 @@
 //go:build cuda
 
-package cuda
+package cuda_test
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 // TestEachPart: every multiprocessor computes, and each gives the sum of the definition.
 func TestEachPart(t *testing.T) {
-	b := opened(t)
+	b := open(t)
 	for _, seed := range []uint32{0, 1, 1 << 31, 4_000_000_000} {
 		parts, err := b.EachPart(seed)
 		if err != nil {
@@ -27,7 +27,7 @@ func TestEachPart(t *testing.T) {
 		}
 	}
 	for _, r := range b.Tally() {
-		if r.Name == partKernel {
+		if r.Name == "part" {
 			t.Errorf("kernel %s is counted: no case of a kernel ever calls it", r.Name)
 		}
 	}
