@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockstep-ml/lockstep/core/data"
 	"github.com/lockstep-ml/lockstep/core/launch"
-	"github.com/lockstep-ml/lockstep/core/model"
 	"github.com/lockstep-ml/lockstep/core/plan"
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -78,10 +77,11 @@ func waitsOf(t *testing.T, name string, record spec.Recording, b *cuda.Backend, 
 		t.Fatal(err)
 	}
 	if cfg.Model.SeqLen, cfg.Recording = 8, record; name != "nano" {
-		m, err := model.Named(name)
+		deep, err := spec.Preset(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+		m := deep.Model
 		cfg.Model.Layers, cfg.Model.Heads, cfg.Model.KVHeads, cfg.Model.HeadDim, cfg.Model.Groups = m.Layers, m.Heads, m.KVHeads, 2, m.Groups
 	}
 	var total [2][2]uint64
