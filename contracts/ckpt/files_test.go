@@ -278,6 +278,9 @@ func TestGoldenFiles(t *testing.T) {
 		{"shorter", func(all map[string]string) { all[checkpoint.FileName(3)] = all[checkpoint.FileName(3)][:2000] }, contract.Violated, "from byte 2000 on (2000 bytes, 2264 there)"},
 		{"longer", func(all map[string]string) { all[checkpoint.FileName(3)] += "x" }, contract.Violated, `got "x", want "": rank-00003.safetensors is not the golden one, from byte 2264 on (2265 bytes`},
 		{"manifest", func(all map[string]string) { all[checkpoint.ManifestName] += " " }, contract.Violated, "checkpoint.json is not the golden one"},
+		{"marked, of a device that is not", func(all map[string]string) { all[checkpoint.ManifestName] = mark(all) }, contract.Violated, "checkpoint.json is not the golden one, from byte 1799 on"},
+		{"simulated", func(all map[string]string) { all[checkpoint.ManifestName] = mark(all) }, contract.Held, ""},
+		{"simulated, without the mark", func(map[string]string) {}, contract.Violated, `want ",\n \"simulated\": `},
 		{"a file more", func(all map[string]string) { all["more"] = "x" }, contract.Violated, "got more, want : a file that the golden checkpoint does not have"},
 		{"a file less", func(all map[string]string) { delete(all, checkpoint.FileName(0)) }, contract.Inconclusive, "saw 5 of 6"},
 		{"not resumed", func(all map[string]string) { delete(all, "") }, contract.Inconclusive, "saw 5 of 6"},
@@ -314,6 +317,9 @@ func TestGoldenFiles(t *testing.T) {
 				k.add(0, e)
 			}
 			k.drop(func(e *trace.Event) bool { return e.Kind == trace.KindFile && e.Bytes > 0 })
+			if strings.HasPrefix(c.name, "simulated") { // of one rank: that is enough
+				k.Origins = map[int]trace.Origin{len(k.Ranks) - 1: {Backend: "cuda-sm_80-simulated"}}
+			}
 			r := judged(t, 8, &k.History)
 			comes(t, r, c.want, c.says)
 			if c.name == "a byte" {
@@ -323,4 +329,9 @@ func TestGoldenFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mark is the manifest with the mark of simulated devices.
+func mark(all map[string]string) string {
+	return strings.Replace(all[checkpoint.ManifestName], "\n ]\n}\n", "\n ],\n \"simulated\": true\n}\n", 1)
 }
