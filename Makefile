@@ -57,8 +57,9 @@ verify-sim: build-cuda build-sim ## all contracts on two simulated GPUs (needs g
 	$(SIMULATED) bin/verify --backend cuda
 
 .PHONY: bench-cuda
-bench-cuda: c-compiler build-sim ## how often a step of nano waits for a GPU and launches something, on a simulated one
+bench-cuda: c-compiler build-sim ## how often a step waits for a GPU and launches something, and kernels timed, on a simulated one (SIMULATED= behind it: on those of the machine)
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 ./kernels/cuda -run 'TestWaits|TestProductsTogether' -v
+	$(SIMULATED) $(CUDA) test -tags cuda -run '^$$' -bench Kernels -short ./kernels/cuda
 
 # On the devices that LOCKSTEP_CUDA chooses: without it real ones.
 .PHONY: test-cuda-sweep
