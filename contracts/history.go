@@ -154,7 +154,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (su
 
 // line is the command that judges a contract's histories again.
 func (j *judgement) line(c *suite.Suite) string {
-	out := "verify"
+	out := j.o.line()
 	for _, dir := range j.dirs {
 		out += " --history " + quote(dir)
 	}

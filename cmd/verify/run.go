@@ -20,7 +20,7 @@ import (
 // options are the flags.
 type options struct {
 	contracts, plans, formats, faults, histories []string
-	config, data, backend, explain, out, command string
+	config, data, backend, explain, out          string
 	completion                                   string
 	name                                         string // of a case
 	placed                                       cli.Placement
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // command is the command with its flags, and where its exit code will be; reports
 // say that it was run with args.
 func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
-	o := options{command: contracts.CommandLine("verify", args), args: args}
+	o := options{args: args}
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())

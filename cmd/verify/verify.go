@@ -137,7 +137,8 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 		Case: o.name, Parts: launch.Parts{Backend: opened.Backend, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
-	opts.Environment.Command = o.command
+	opts.Chosen.Env, opts.Chosen.Flags = o.devices.Chosen(o.backend)
+	opts.Environment.Command = contracts.CommandLine("verify", o.args, opts.Chosen.Env...)
 	opts.Devices = opened.PerProcess(1)
 	switch {
 	case o.placed.Apart():

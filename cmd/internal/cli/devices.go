@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -60,6 +62,32 @@ func (d *Devices) Mark(backend string) string {
 		return fmt.Sprintf("%s (%s: %s)", backend, kernels.SimulatedMark, c)
 	}
 	return backend
+}
+
+// Chosen is what chose the devices of a backend: of the environment, with what shapes them
+// there, as NAME=value, and of the flags.
+func (d *Devices) Chosen(backend string) (env, flags []string) {
+	c, err := d.choice()
+	if backend != CUDA || err != nil {
+		return nil, nil
+	}
+	for _, e := range os.Environ() {
+		name, value, _ := strings.Cut(e, "=")
+		shapes := name == gpu.SimulatorVariable || strings.HasPrefix(name, "LOCKSTEP_SIM_")
+		if c.Simulated == 0 {
+			shapes = name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER"
+		}
+		if shapes || name == gpu.Variable && value != "" {
+			env = append(env, e)
+		}
+	}
+	slices.Sort(env)
+	for _, f := range []struct{ name, value string }{{"--devices", d.List}, {"--require-device", d.Require}} {
+		if f.value != "" {
+			flags = append(flags, f.name, f.value)
+		}
+	}
+	return env, flags
 }
 
 // Kind is what all agents of a run must have in common: whether its devices are simulated,

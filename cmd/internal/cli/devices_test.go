@@ -73,6 +73,36 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestChosen: lines that run something again have what chose its devices, and no more.
+func TestChosen(t *testing.T) {
+	for _, name := range []string{"LOCKSTEP_SIM_MEMORY", gpu.SimulatorVariable, "CUDA_VISIBLE_DEVICES", "LOCKSTEP_ISA"} {
+		t.Setenv(name, "1")
+	}
+	for _, c := range []struct{ variable, args, env, flags string }{
+		{"", "", "", ""},
+		{"sim", "", "", ""},
+		{"", "--backend=cuda", "CUDA_VISIBLE_DEVICES=1", ""},
+		{"", "--backend=cuda --devices=0-1 --require-device=cuda", "CUDA_VISIBLE_DEVICES=1", "--devices 0-1 --require-device cuda"},
+		{"", "--backend=cuda --devices=sim:3", "LOCKSTEP_CUDA_SIM=1 LOCKSTEP_SIM_MEMORY=1", "--devices sim:3"},
+		{"sim:4", "--backend=cuda", "LOCKSTEP_CUDA=sim:4 LOCKSTEP_CUDA_SIM=1 LOCKSTEP_SIM_MEMORY=1", ""},
+	} {
+		d, backend, err := parseDevices(t, c.variable, strings.Fields(c.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of []string
+		env, flags := d.Chosen(backend)
+		for _, e := range env { // the machine's own settings of the simulator are none of the test's
+			if !strings.HasPrefix(e, "LOCKSTEP_SIM_") || strings.HasPrefix(e, "LOCKSTEP_SIM_MEMORY=") {
+				of = append(of, e)
+			}
+		}
+		if got := strings.Join(of, " "); got != c.env || strings.Join(flags, " ") != c.flags {
+			t.Errorf("LOCKSTEP_CUDA=%s %s: %q, %q; want %q, %q", c.variable, c.args, got, flags, c.env, c.flags)
+		}
+	}
+}
+
 // TestNoDevices: GPUs that cannot be had are no usage error, so that a command that was to
 // use them could not run. LD_LIBRARY_PATH is read when a process starts, so this one cannot
 // hide a driver; the simulator's absence it can arrange.
