@@ -49,6 +49,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestSimulatedRunsAreMarked: whatever training on simulated devices prints and writes says
+// that they are, in agents too.
+func TestSimulatedRunsAreMarked(t *testing.T) {
+	t.Setenv(gpu.Variable, "sim:1")
+	for _, launch := range []string{"--launch goroutines", "--launch procs --agents 1"} {
+		markedRun(t, append(strings.Fields(launch), "--backend", "cuda", "--steps", "2", "--config", "tiny")...)
+	}
+}
+
 // args are the command's.
 func (h held) args() []string {
 	c := h.golden.Config
