@@ -22,7 +22,7 @@ import (
 
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
-	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "devices", "log", "quiet", "deadline", "seed", "steps",
+	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "devices", "require-device", "log", "quiet", "deadline", "seed", "steps",
 		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents")
 }
 

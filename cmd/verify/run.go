@@ -106,7 +106,6 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it), ref (plain Go) or cuda (GPUs; make build-cuda)")
 	o.devices.Flags(f)
-	o.devices.RequireFlag(f)
 	o.placed.Flags(f, fmt.Sprint(defaultAgents))
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")

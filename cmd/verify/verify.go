@@ -75,6 +75,9 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 	}
 	r.Watch(devices...)
 	err = errors.Join(err, werr)
+	if len(o.histories) > 0 {
+		err = errors.Join(err, o.devices.Real(r.Environment.Simulated(), "histories of "+r.Environment.Histories))
+	}
 	r.Seconds = time.Since(begun).Seconds()
 	if o.links != nil {
 		r.Environment.Transport = cli.Links(o.links()) + ", " + r.Environment.Transport

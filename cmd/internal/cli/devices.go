@@ -21,13 +21,9 @@ type Devices struct {
 	Require string // of --require-device; empty requires none
 }
 
-// Flags adds the flag that chooses devices.
+// Flags adds the flag that chooses devices, and the one that refuses simulated ones.
 func (d *Devices) Flags(f *pflag.FlagSet) {
 	f.StringVar(&d.List, "devices", "", "with --backend cuda: which `DEVICES`: all, 0-7, 0,2, or sim:N for N simulated ones (default: all)")
-}
-
-// RequireFlag adds the flag that refuses simulated devices.
-func (d *Devices) RequireFlag(f *pflag.FlagSet) {
 	f.StringVar(&d.Require, "require-device", "", "`cuda`: fail unless real GPUs compute; simulated ones are none")
 }
 
@@ -107,4 +103,13 @@ func (d *Devices) chosen() (gpu.Choice, error) {
 		err = &gpu.UnavailableError{What: "--require-device cuda wants real devices, and simulated ones (" + c.String() + ") were chosen"}
 	}
 	return c, err
+}
+
+// Real refuses, where devices are required to be real, what was computed earlier if it was
+// on simulated ones.
+func (d *Devices) Real(simulated bool, what string) error {
+	if d.Require == "" || !simulated {
+		return nil
+	}
+	return fmt.Errorf("%s: simulated devices have computed some of it, and --require-device %s wants real ones", what, d.Require)
 }

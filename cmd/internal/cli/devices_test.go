@@ -18,7 +18,6 @@ func parseDevices(t *testing.T, variable string, args ...string) (Devices, strin
 	f := pflag.NewFlagSet("tool", pflag.ContinueOnError)
 	backend := f.String("backend", DefaultBackend, "")
 	d.Flags(f)
-	d.RequireFlag(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
