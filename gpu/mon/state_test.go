@@ -54,7 +54,9 @@ func TestCompare(t *testing.T) {
 		{"reliability", func(b, a *State) { a.Throttled |= 1024 }, nil, "throttle: clocks were held down: reliability"},
 		{"a reason of the future", func(b, a *State) { a.Throttled |= 1 << 20 }, nil, "throttle: clocks were held down: reason 0x100000"},
 		{"untold", func(b, a *State) { a.Untold = map[string]string{"ECC": "GPU is lost", "power": "GPU is lost"} }, nil, "lost: it does not tell ECC any more: GPU is lost"},
-		{"all untold", func(b, a *State) { a.Untold = map[string]string{"f": "1", "b": "2", "e": "3", "a": "4", "d": "5", "c": "6"} }, nil,
+		{"all untold", func(b, a *State) {
+			a.Untold = map[string]string{"f": "1", "b": "2", "e": "3", "a": "4", "d": "5", "c": "6"}
+		}, nil,
 			"lost: it does not tell a any more: 4\nlost: it does not tell b \nlost: it does not tell c \nlost: it does not tell d \nlost: it does not tell e \nlost: it does not tell f "},
 		{"gone", func(b, a *State) { a.PCI = "elsewhere" }, nil, "lost: it is not there any more"},
 		{"xid", func(b, a *State) {}, []Event{{PCI: "0000:1b:00.0", XID: 79}}, "xid: Xid 79 was reported"},
