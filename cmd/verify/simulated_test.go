@@ -108,10 +108,10 @@ func histories(t *testing.T, dir string) map[string]bool {
 	return out
 }
 
-// TestLinesChooseTheSameDevices: whether a flag or the environment has chosen simulated
+// TestSimulatedDevicesOfLines: whether a flag or the environment has chosen simulated
 // devices, the line that shows a finding again chooses them too, in a shell that knows
 // nothing of it. Of the run of a CPU only the control is on them, and that marks the report.
-func TestLinesChooseTheSameDevices(t *testing.T) {
+func TestSimulatedDevicesOfLines(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	record(t, dir, "dp=2", data.Default())
 	tamper(t, dir)
