@@ -49,6 +49,7 @@ test-cuda: compilers test-gpu test-sim test-cuda-smoke ## these three, and: the 
 	$(GO) run ./internal/ptx -check
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/train -run 'TestGolden$$' -v
+	LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so $(CUDA) test -tags cuda -count=1 ./cmd/train -run 'TestSimulated|TestRequired' -v
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/verify -v -contracts C-DDP-001,C-COMM-001 \
 		-run 'OnDevices$$|NotThere$$|TestSimulated|TestDevice'
 

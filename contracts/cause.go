@@ -133,7 +133,7 @@ func (o *Options) formulas(ctx context.Context, e *suite.Engine, t *suite.Trial,
 		}
 	}
 	if w.Finding != nil {
-		w.Finding.Reproduce = fmt.Sprintf("verify --contract %s --config %s%s", c.ID, quote(cfg.Model.Name), o.flags())
+		w.Finding.Reproduce = o.line("--contract", c.ID, "--config", cfg.Model.Name) + o.flags()
 	}
 	return w, w.Finding != nil
 }

@@ -256,6 +256,7 @@ func (j *judgement) make(ctx context.Context, want suite.Run, of string) (made, 
 		m.why = fmt.Sprintf("no control %s for %s: %s", cfg.Plan, cfg.Model.Name, m.why)
 	} else {
 		m.run = &recorded{history: h, config: &cfg, used: true}
+		j.mark(h)
 		if want.Parts == nil {
 			if _, err := goldens(h, cfg); err != nil {
 				m.doubts = []string{fmt.Sprintf("the control made here: %v", err)}

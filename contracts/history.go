@@ -53,6 +53,7 @@ func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Opt
 			return nil, &OptionError{fmt.Errorf("%s: a history of a model of %d layers: at most %d can be judged", h.Dir, r.config.Model.Layers, maxLayers)}
 		}
 		j.claims(r)
+		j.mark(h)
 		j.all = append(j.all, r)
 	}
 	var out []report.Contract
@@ -77,6 +78,9 @@ func JudgeHistories(ctx context.Context, dirs []string, cs []*suite.Suite, o Opt
 		}
 	}
 	left := j.left()
+	if !j.env.Simulated() {
+		j.env.Backend = strings.Join(slices.DeleteFunc([]string{j.env.Backend, j.simulated}, func(s string) bool { return s == "" }), ", ")
+	}
 	r := report.New(j.env, out)
 	r.LeaveOut(left...)
 	r.Notes = j.notes
@@ -107,6 +111,8 @@ type judgement struct {
 	made   map[string]made // controls made here, by what they are
 	env    report.Environment
 	notes  []string
+
+	simulated string // the backend of some rank of some run, where that is on a simulated device
 }
 
 func (j *judgement) note(format string, args ...any) {
@@ -148,7 +154,7 @@ func (j *judgement) contract(ctx context.Context, c *suite.Suite, only bool) (su
 
 // line is the command that judges a contract's histories again.
 func (j *judgement) line(c *suite.Suite) string {
-	out := "verify"
+	out := j.o.line()
 	for _, dir := range j.dirs {
 		out += " --history " + quote(dir)
 	}
@@ -177,17 +183,20 @@ func decides(ctx context.Context, c *suite.Suite, e contract.Evidence) bool {
 	return slices.ContainsFunc(results, is(contract.Violated)) || !slices.ContainsFunc(results, is(contract.Inconclusive))
 }
 
+// mark has the report say it where any rank of a run was on a simulated device: of what is
+// judged, of a control, also one made here, and of what is left out.
+func (j *judgement) mark(h *trace.History) {
+	for _, b := range h.Backends() {
+		if on := (&report.Environment{Backend: b}); j.simulated == "" && on.Simulated() {
+			j.simulated = b
+		}
+	}
+}
+
 // describe adds a judged run to the report's environment.
 func (j *judgement) describe(t *recorded) {
 	if j.env.Backend == "" {
 		j.env.Backend = t.history.Header.Backend
-	}
-	for _, r := range j.all { // a control too: one rank on a simulated device marks the report
-		for _, o := range r.history.Origins {
-			if on := (&report.Environment{Backend: o.Backend}); on.Simulated() {
-				j.env.Backend = o.Backend
-			}
-		}
 	}
 	if t.config != nil {
 		addConfig(&j.env, *t.config)

@@ -30,6 +30,8 @@ type Options struct {
 	// Transport names what Parts.World carries operations by; empty is the memory of
 	// this process.
 	Transport string
+	// Chosen is what chose the devices of Backend: lines that run something again have it.
+	Chosen Chosen
 	// Agents is the number of processes over which ranks are dealt, and Away makes
 	// histories there; 0 is this process. Over says why that is not possible any more.
 	Agents int
@@ -56,6 +58,10 @@ type Options struct {
 	// or ends; nil for none. Calls follow each other.
 	Progress func(suite.Progress)
 }
+
+// Chosen is what chose the devices that compute: assignments of the environment, NAME=value,
+// and flags with their values.
+type Chosen struct{ Env, Flags []string }
 
 // OptionError is a mistake in options, found before anything runs.
 type OptionError struct{ Err error }

@@ -67,7 +67,7 @@ func (s *selfTest) summary(g *group) report.Contract {
 			sum.Found++
 			sum.Findings = append(sum.Findings, contract.Finding{Rank: -1, Step: -1, Index: -1,
 				Message:   "none of its mutants is named where it begins after the first step: the clause does not look at later ones",
-				Reproduce: "verify --self-test --contract " + g.ID + s.o.flags()})
+				Reproduce: s.o.line("--self-test", "--contract", g.ID) + s.o.flags()})
 		}
 		out.Clauses = append(out.Clauses, sum)
 	}
@@ -94,5 +94,5 @@ func (s *selfTest) count(sum *report.Clause, g *group, m report.Mutant) {
 	sum.Found++
 	sum.Findings = append(sum.Findings, contract.Finding{Case: m.On, Rank: -1, Step: -1, Index: -1,
 		Message:   fmt.Sprintf("mutant %s: %s: %s", m.ID, m.Outcome, m.Detail),
-		Reproduce: "verify --self-test --faults " + quote(m.ID) + s.o.flags()})
+		Reproduce: s.o.line("--self-test", "--faults", m.ID) + s.o.flags()})
 }

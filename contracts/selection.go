@@ -206,7 +206,7 @@ func (o *Options) shown(c *suite.Suite) *contract.Contract {
 // Reproduce is the command line that runs one of the contract's cases again as
 // these options run it.
 func (o *Options) Reproduce(c *suite.Suite, cs suite.Case) string {
-	s := "verify --contract " + c.ID + " --case " + quote(cs.Name)
+	s := o.line("--contract", c.ID, "--case", cs.Name)
 	if len(o.Plans) > 0 && !slices.Contains(c.Ignores, suite.PlanOption) {
 		s += " --plan " + quote(strings.Join(o.about(c).Plans, "; "))
 	}
@@ -246,6 +246,9 @@ func (o *Options) machine() string {
 	if o.Backend != "" {
 		s += " --backend " + quote(o.Backend)
 	}
+	for _, f := range o.Chosen.Flags {
+		s += " " + quote(f)
+	}
 	switch {
 	case o.Agents > 0:
 		s += fmt.Sprintf(" --launch procs --agents %d", o.Agents)
@@ -255,12 +258,22 @@ func (o *Options) machine() string {
 	return s
 }
 
-// CommandLine is what a person types to run a command with arguments.
-func CommandLine(name string, args []string) string {
-	for _, a := range args {
-		name += " " + quote(a)
+// line is the begin of a line that runs something again.
+func (o *Options) line(args ...string) string { return CommandLine("verify", args, o.Chosen.Env...) }
+
+// CommandLine is what a person types to run a command with arguments, and with assignments
+// of the environment.
+func CommandLine(name string, args []string, env ...string) string {
+	var s string
+	for _, e := range env {
+		key, value, _ := strings.Cut(e, "=")
+		s += key + "=" + quote(value) + " "
 	}
-	return name
+	s += name
+	for _, a := range args {
+		s += " " + quote(a)
+	}
+	return s
 }
 
 // quote makes one word of s for a POSIX shell.

@@ -91,11 +91,45 @@ func TestLinesToReproduceHaveTheFlagsThatWereGiven(t *testing.T) {
 		` --launch procs --agents 3`:       func(o *Options) { o.Agents = 3 },
 		` --data "my book.txt"`:            func(o *Options) { o.Text.Name = "my book.txt" },
 		` --data '$it'\''s' --backend ref`: func(o *Options) { o.Text.Name, o.Backend = "$it's", "ref" },
+		` --backend cuda --devices sim:2 --require-device cuda`: func(o *Options) {
+			o.Backend, o.Chosen.Flags = "cuda", []string{"--devices", "sim:2", "--require-device", "cuda"}
+		},
 	} {
 		o := options()
 		change(&o)
 		if got := o.Reproduce(c, cs); got != `verify --contract C-TOY-001 --case "toy a"`+want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestLinesHaveTheEnvironmentThatChoseDevices: whatever the line is of.
+func TestLinesHaveTheEnvironmentThatChoseDevices(t *testing.T) {
+	o := options()
+	o.Backend, o.Chosen.Env = "cuda", []string{"LOCKSTEP_CUDA=sim:3", "LOCKSTEP_CUDA_SIM=my dir/sim.so"}
+	const env = `LOCKSTEP_CUDA=sim:3 LOCKSTEP_CUDA_SIM="my dir/sim.so" verify `
+	c := (&toy{}).contract()
+	j := &judgement{o: &o, dirs: []string{"out"}}
+	for want, got := range map[string]string{
+		env + "--contract C-TOY-001 --case x --backend cuda":      o.Reproduce(c, suite.Case{Name: "x"}),
+		env + "--history out --contract C-TOY-001 --backend cuda": j.line(c),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	toy := &toy{}
+	o.Histories, o.Progress = "", nil
+	r, err := SelfTest(t.Context(), []*suite.Suite{withTest(toy.contract(), toy.record(2, 2, wrong(1)))}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Contracts[0].Clauses[0].Findings {
+		if !strings.HasPrefix(f.Reproduce, env+"--self-test ") || !strings.HasSuffix(f.Reproduce, " --backend cuda") {
+			t.Errorf("%s", f.Reproduce)
+		}
+	}
+	if len(r.Contracts[0].Clauses[0].Findings) == 0 {
+		t.Error("nothing was found")
 	}
 }

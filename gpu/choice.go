@@ -52,7 +52,7 @@ func (c Choice) String() string {
 func ParseChoice(devices, variable string) (Choice, error) {
 	c, err := parse(devices)
 	if err != nil {
-		return Choice{}, fmt.Errorf("--devices %q: %w", devices, err)
+		return Choice{}, fmt.Errorf("--devices %q: %w; known are all, 0-7, 0,2 and sim:N", devices, err)
 	}
 	if variable == "" {
 		return c, nil
@@ -60,7 +60,7 @@ func ParseChoice(devices, variable string) (Choice, error) {
 	v, ok, err := simulated(variable)
 	switch {
 	case err != nil:
-		return Choice{}, fmt.Errorf("%s=%q: %w", Variable, variable, err)
+		return Choice{}, fmt.Errorf("%s=%q: %w; it must be sim or sim:N, or not be set", Variable, variable, err)
 	case !ok:
 		return Choice{}, fmt.Errorf("%s=%q: it must be sim or sim:N, or not be set", Variable, variable)
 	case devices == "":
@@ -81,6 +81,9 @@ func parse(s string) (Choice, error) {
 	}
 	var c Choice
 	for part := range strings.SplitSeq(s, ",") {
+		if strings.HasPrefix(part, "sim") {
+			return c, fmt.Errorf("%s stands alone, as devices are real or simulated", part)
+		}
 		lo, hi, isRange := strings.Cut(part, "-")
 		if !isRange {
 			hi = lo
@@ -112,7 +115,7 @@ func simulated(s string) (c Choice, ok bool, err error) {
 		return Choice{Simulated: DefaultSimulated}, true, nil
 	}
 	n, ok := strings.CutPrefix(s, "sim:")
-	if !ok {
+	if !ok || strings.Contains(s, ",") {
 		return Choice{}, false, nil
 	}
 	c.Simulated, err = number(n, 1, maxSimulated)
@@ -123,7 +126,7 @@ func simulated(s string) (c Choice, ok bool, err error) {
 func number(s string, least, most int) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil || int(n) < least || int(n) > most || s != strconv.Itoa(int(n)) {
-		return 0, fmt.Errorf("%q is no number from %d to %d; known are all, 0-7, 0,2 and sim:N", s, least, most)
+		return 0, fmt.Errorf("%q is no number from %d to %d", s, least, most)
 	}
 	return int(n), nil
 }

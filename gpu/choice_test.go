@@ -39,7 +39,8 @@ func TestParseChoice(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", got, again, err)
 		}
 	}
-	const known = `is no number from 0 to 63; known are all, 0-7, 0,2 and sim:N`
+	const rule = `; known are all, 0-7, 0,2 and sim:N`
+	const known = `is no number from 0 to 63` + rule
 	for _, c := range []struct{ devices, variable, want string }{
 		{"x", "", `--devices "x": "x" ` + known},
 		{"-1", "", `--devices "-1": "" ` + known},
@@ -52,17 +53,24 @@ func TestParseChoice(t *testing.T) {
 		{"1 ", "", `--devices "1 ": "1 " ` + known},
 		{"0-1-2", "", `--devices "0-1-2": "1-2" ` + known},
 		{"99999999999999999999", "", `"99999999999999999999" ` + known},
-		{"3-1", "", `--devices "3-1": the range 3-1 runs backwards`},
-		{"0,0", "", `--devices "0,0": device 0 is named twice`},
-		{"0-3,2", "", `--devices "0-3,2": device 2 is named twice`},
-		{"sim:0", "", `--devices "sim:0": "0" is no number from 1 to 16`},
+		{"3-1", "", `--devices "3-1": the range 3-1 runs backwards` + rule},
+		{"0,0", "", `--devices "0,0": device 0 is named twice` + rule},
+		{"0-3,2", "", `--devices "0-3,2": device 2 is named twice` + rule},
+		{"sim:0", "", `--devices "sim:0": "0" is no number from 1 to 16` + rule},
 		{"sim:17", "", `--devices "sim:17": "17" is no number from 1 to 16`},
 		{"sim:", "", `--devices "sim:": "" is no number from 1 to 16`},
 		{"SIM", "", `--devices "SIM": "SIM" ` + known},
-		{"sim,0", "", `--devices "sim,0": "sim" ` + known},
+		{"sim,0", "", `--devices "sim,0": sim stands alone, as devices are real or simulated` + rule},
+		{"0,sim:1", "", `--devices "0,sim:1": sim:1 stands alone`},
+		{"sim:2,sim:3", "", `--devices "sim:2,sim:3": sim:2 stands alone`},
+		{"sim:2,", "", `--devices "sim:2,": sim:2 stands alone`},
+		{",", "", `--devices ",": "" ` + known},
+		{"7-0", "", `--devices "7-0": the range 7-0 runs backwards` + rule},
+		{"0-99999999999", "", `--devices "0-99999999999": "99999999999" ` + known},
+		{"", "sim:2,sim:3", `LOCKSTEP_CUDA="sim:2,sim:3": it must be sim or sim:N, or not be set`},
 		{"", "yes", `LOCKSTEP_CUDA="yes": it must be sim or sim:N, or not be set`},
 		{"", "0", `LOCKSTEP_CUDA="0": it must be sim or sim:N, or not be set`},
-		{"", "sim:x", `LOCKSTEP_CUDA="sim:x": "x" is no number from 1 to 16`},
+		{"", "sim:x", `LOCKSTEP_CUDA="sim:x": "x" is no number from 1 to 16; it must be sim or sim:N, or not be set`},
 		{"sim:2", "real", `LOCKSTEP_CUDA="real": it must be sim or sim:N, or not be set`},
 		{"0-1", "sim", `--devices "0-1" means real devices and LOCKSTEP_CUDA="sim" simulated ones`},
 		{"all", "sim:2", `--devices "all" means real devices and LOCKSTEP_CUDA="sim:2" simulated ones`},

@@ -3,13 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/contracts"
 	"github.com/lockstep-ml/lockstep/core/checkpoint"
+	"github.com/lockstep-ml/lockstep/core/data"
+	"github.com/lockstep-ml/lockstep/core/launch"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 )
 
@@ -98,6 +103,72 @@ func TestCheckpointsOfSimulatedDevices(t *testing.T) {
 		code, out, errs := call(t.Context(), strings.Fields("--steps 3 --fingerprint --quiet "+args)...)
 		if code != cli.OK || !strings.HasSuffix(out, " (simulated)\n") {
 			t.Errorf("%s: %d, %q, %s", args, code, out, errs)
+		}
+		markedRun(t, strings.Fields("--steps 3 "+args)...)
+	}
+}
+
+// markedRun runs training of which some was on simulated devices: whatever it prints and
+// writes says so.
+func markedRun(t *testing.T, args ...string) {
+	t.Helper()
+	for _, format := range []string{"text", "json"} {
+		dir := t.TempDir()
+		log, history, save := filepath.Join(dir, "log"), filepath.Join(dir, "history"), filepath.Join(dir, "ck")
+		code, out, errs := call(t.Context(), append([]string{"--fingerprint", "--format", format, "--log", log, "--history", history, "--save", save}, args...)...)
+		if code != cli.OK {
+			t.Fatalf("%d: %s", code, errs)
+		}
+		logged, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := trace.Load(history)
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%d histories, %v", len(files), err)
+		}
+		for _, b := range files[0].Backends() {
+			if !cli.Simulated(b) {
+				t.Errorf("a history says its backend is %q", b)
+			}
+		}
+		manifests, err := filepath.Glob(filepath.Join(save, "*", checkpoint.ManifestName))
+		if err != nil || len(manifests) != 1 {
+			t.Fatalf("%q, %v", manifests, err)
+		}
+		manifest, err := os.ReadFile(manifests[0])
+		if err != nil || !strings.Contains(string(manifest), `"simulated"`) {
+			t.Errorf("%v: %s", err, manifest)
+		}
+		r, err := contracts.JudgeHistories(t.Context(), []string{history}, contracts.All(), contracts.Options{})
+		if err != nil || !r.Environment.Simulated() {
+			t.Errorf("judged, its backend is %q, %v", r.Environment.Backend, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out+string(logged)), "\n")
+		if len(lines) < 4 {
+			t.Errorf("%q", lines)
+		}
+		for _, line := range lines {
+			where := strings.HasPrefix(line, "processes: ") // of no device
+			if marked := strings.Contains(line, `"simulated":true`) || format == "text" && strings.Contains(line, "simulated"); !marked && !where {
+				t.Errorf("not marked: %s", line)
+			}
+		}
+	}
+}
+
+// TestDivergedRunsAreMarked: that ranks differ is said with the mark where their devices are
+// simulated.
+func TestDivergedRunsAreMarked(t *testing.T) {
+	for _, simulated := range []bool{false, true} {
+		o, p := options{}, &printer{simulated: simulated}
+		h := &trace.History{Ranks: map[int][]trace.Event{0: {{Kind: trace.KindDiff}}}}
+		var out, errs bytes.Buffer
+		code, err := o.run(t.Context(), spec.Config{}, data.Text{}, p, &out, &errs, launch.Parts{}, func(context.Context, spec.Config, data.Text, launch.Parts) (*launch.Outcome, error) {
+			return &launch.Outcome{History: h}, errors.New("ranks 0 and 1 differ")
+		})
+		if code != cli.Violated || err != nil || errs.String() != "train: ranks 0 and 1 differ"+mark(simulated)+"\n" {
+			t.Errorf("%d, %v, %q", code, err, errs.String())
 		}
 	}
 }

@@ -45,6 +45,10 @@ func (o *options) taken(ctx context.Context, c spec.Config, stderr io.Writer) (*
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
+	if err := o.devices.Real(ck.Manifest.Simulated, ck.Dir); err != nil {
+		ck.Close()
+		return nil, err
+	}
 	passed, err := train.PassedOver(o.resume, ck)
 	if err == nil {
 		err = train.Resumable(ck, c)

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/gpu"
 )
 
@@ -46,6 +49,42 @@ func TestGolden(t *testing.T) {
 				t.Errorf("exit %d\n%s\nwant\n%s\n%s", code, stdout, want+mark, stderr)
 			}
 		})
+	}
+}
+
+// TestSimulatedRunsAreMarked: whatever training on simulated devices prints and writes says
+// that they are, in agents too.
+func TestSimulatedRunsAreMarked(t *testing.T) {
+	t.Setenv(gpu.Variable, "sim:1")
+	for _, launch := range []string{"--launch goroutines", "--launch procs --agents 1"} {
+		markedRun(t, append(strings.Fields(launch), "--backend", "cuda", "--steps", "2", "--config", "tiny")...)
+	}
+}
+
+// TestRequiredDevices: where real devices are required, simulated ones, whoever chose them,
+// no driver or no such device end a run with 4 before it begins, in agents too; and what
+// simulated ones have stored is not gone on with.
+func TestRequiredDevices(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ck")
+	for _, c := range []struct {
+		variable, args, want string
+		code                 int
+	}{
+		{"sim", "--save " + dir, "", cli.OK},
+		{"sim", "--require-device cuda", "wants real devices, and simulated ones (sim:2) were chosen", cli.CannotRun},
+		{"", "--require-device cuda --devices sim:1", "wants real devices, and simulated ones (sim:1) were chosen", cli.CannotRun},
+		{"sim", "--require-device cuda --launch procs --agents 1", "wants real devices, and simulated ones (sim:2) were chosen", cli.CannotRun},
+		{"", "--require-device cuda --devices 63", "no CUDA device can be used", cli.CannotRun},
+	} {
+		t.Setenv(gpu.Variable, c.variable)
+		code, stdout, stderr := asCommand(t, append(strings.Fields(c.args), "--backend", "cuda", "--config", "tiny", "--steps", "1", "--fingerprint")...)
+		if code != c.code || !strings.Contains(stderr, c.want) || code != cli.OK && stdout != "" {
+			t.Errorf("LOCKSTEP_CUDA=%s %s: exit %d, want %d and %q\n%s%s", c.variable, c.args, code, c.code, c.want, stdout, stderr)
+		}
+	}
+	o := options{resume: dir, devices: cli.Devices{Require: cli.CUDA}}
+	if _, err := o.taken(t.Context(), spec.Config{}, io.Discard); err == nil || !strings.HasSuffix(err.Error(), "step-00000001: simulated devices have computed some of it, and --require-device cuda wants real ones") {
+		t.Errorf("%v", err)
 	}
 }
 

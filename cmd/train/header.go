@@ -17,6 +17,7 @@ type header struct {
 	Plan       string   `json:"plan"`
 	Ranks      int      `json:"ranks"`
 	Backend    string   `json:"backend"`             // with its instruction set
+	Simulated  bool     `json:"simulated,omitempty"` // devices are, or those were that computed the checkpoint
 	Transport  string   `json:"transport,omitempty"` // of ranks of one process, where that is not its memory
 	Data       string   `json:"data"`
 	DataHash   string   `json:"data_hash"` // SHA-256

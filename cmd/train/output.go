@@ -22,7 +22,7 @@ import (
 
 // notDry are the flags that a dry run has no use for.
 func notDry() []string {
-	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "devices", "log", "quiet", "deadline", "seed", "steps",
+	return append(cli.NetworkFlags(), "history", "fingerprint", "data", "save", "save-every", "resume", "backend", "devices", "require-device", "log", "quiet", "deadline", "seed", "steps",
 		"lr", "min-lr", "warmup", "horizon", "clip", "transport", "launch", "agents", "expect-agents")
 }
 
@@ -99,6 +99,8 @@ func (o *options) fresh() error {
 // begin prints what is trained, and what may surprise of it.
 func (o *options) begin(p *printer, c spec.Config, backend string, from *checkpoint.Checkpoint, hosts ...string) error {
 	h := newHeader(c, backend)
+	h.Simulated = cli.Simulated(backend)
+	p.simulated = h.Simulated
 	h.Hosts = hosts
 	if o.placed.Apart() {
 		h.Agents, h.started = procs.Deal(o.agents(c), h.Ranks), o.placed.Source()

@@ -16,14 +16,15 @@ import (
 // rewritten with speed and time left. Nothing that depends on time goes to stdout,
 // which may be a file.
 type printer struct {
-	out    io.Writer // nil is quiet
-	json   bool
-	log    io.Writer // nil without a log
-	status io.Writer // nil without a terminal
-	first  int       // step that the run begins with
-	tokens int64
-	shown  bool
-	err    error // the first of writing the log
+	out       io.Writer // nil is quiet
+	json      bool
+	log       io.Writer // nil without a log
+	status    io.Writer // nil without a terminal
+	first     int       // step that the run begins with
+	simulated bool      // devices are, or those were whose state the run goes on from
+	tokens    int64
+	shown     bool
+	err       error // the first of writing the log
 
 	waits         func() uint64 // for the device of the rank that reports; nil where there is none
 	steps         int           // that were waited for
@@ -57,13 +58,23 @@ type step struct {
 	Tokens  int64       `json:"tokens"`
 	Skipped bool        `json:"skipped,omitempty"` // the norm is not finite
 	Seconds float64     `json:"seconds,omitempty"`
+	// Simulated says that simulated devices have computed it.
+	Simulated bool `json:"simulated,omitempty"`
+}
+
+// mark ends what is printed of simulated devices.
+func mark(simulated bool) string {
+	if simulated {
+		return " (simulated)"
+	}
+	return ""
 }
 
 // progress prints one step; the trainer calls it in the order of steps.
 func (p *printer) progress(s train.Progress) {
 	p.close()
 	p.wait()
-	line := step{"step", s.Step + 1, s.Steps, trace.Float(s.Loss), trace.Float(s.Norm), s.LR, s.Tokens, s.Skipped, 0}
+	line := step{"step", s.Step + 1, s.Steps, trace.Float(s.Loss), trace.Float(s.Norm), s.LR, s.Tokens, s.Skipped, 0, p.simulated}
 	switch {
 	case p.out == nil:
 	case p.json:
@@ -73,7 +84,7 @@ func (p *printer) progress(s train.Progress) {
 		if s.Skipped {
 			text += " skipped: the gradient norm is not finite"
 		}
-		fmt.Fprintln(p.out, text)
+		fmt.Fprintln(p.out, text+mark(p.simulated))
 	}
 	if line.Seconds = s.Elapsed.Seconds(); p.log != nil && p.err == nil {
 		p.err = writeJSON(p.log, line)
@@ -100,7 +111,7 @@ func (p *printer) speed(s train.Progress) string {
 	seconds := max(s.Elapsed.Seconds(), 1e-9)
 	done := s.Step + 1 - p.first
 	left := time.Duration(float64(s.Elapsed) / float64(done) * float64(s.Steps-s.Step-1)).Round(time.Second)
-	return fmt.Sprintf("%.0f tokens/s, %s left", float64(p.tokens)/seconds, left)
+	return fmt.Sprintf("%.0f tokens/s, %s left%s", float64(p.tokens)/seconds, left, mark(p.simulated))
 }
 
 // close removes the status line.

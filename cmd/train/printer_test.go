@@ -27,18 +27,23 @@ func TestStepsArePrinted(t *testing.T) {
 {"event":"step","step":2,"steps":3,"loss":"NaN","norm":"+Inf","lr":0.5,"tokens":10,"skipped":true}
 {"event":"step","step":3,"steps":3,"loss":5,"norm":1,"lr":0,"tokens":10}
 `
-	for _, json := range []bool{false, true} {
+	for _, c := range []struct{ json, simulated bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		var out, log bytes.Buffer
-		p := &printer{out: &out, log: &log, json: json}
+		p := &printer{out: &out, log: &log, json: c.json, simulated: c.simulated}
 		for _, s := range steps {
 			p.progress(s)
 		}
-		if want := map[bool]string{false: text, true: lines}[json]; out.String() != want {
-			t.Errorf("json %v: got\n%swant\n%s", json, out.String(), want)
+		text, lines, mark := text, lines, ""
+		if c.simulated { // each line says so
+			mark = `,"simulated":true`
+			text = strings.ReplaceAll(text, "\n", " (simulated)\n")
 		}
-		timed := regexp.MustCompile(`(?m)}$`).ReplaceAllString(lines, `,"seconds":T}`)
+		if want := map[bool]string{false: text, true: strings.ReplaceAll(lines, "}", mark+"}")}[c.json]; out.String() != want {
+			t.Errorf("%+v: got\n%swant\n%s", c, out.String(), want)
+		}
+		timed := regexp.MustCompile(`(?m)}$`).ReplaceAllString(lines, `,"seconds":T`+mark+`}`)
 		for i := range 3 {
-			timed = strings.Replace(timed, "T}", strconv.Itoa(i+1)+"}", 1)
+			timed = strings.Replace(timed, "T", strconv.Itoa(i+1), 1)
 		}
 		if log.String() != timed { // the log alone has the time
 			t.Errorf("log\n%swant\n%s", log.String(), timed)
@@ -77,6 +82,11 @@ func TestSpeedAndTimeLeft(t *testing.T) {
 	if got := p.speed(train.Progress{Step: 0, Steps: 1}); !strings.HasSuffix(got, " 0s left") {
 		t.Errorf("no time has passed: %q", got)
 	}
+	p.simulated = true
+	if got := p.speed(train.Progress{Step: 0, Steps: 1}); !strings.HasSuffix(got, " 0s left (simulated)") {
+		t.Errorf("on a simulated device: %q", got)
+	}
+	p.simulated = false
 	p.first = 8 // a run that goes on took two steps in that time
 	if got := p.speed(train.Progress{Step: 9, Steps: 20, Elapsed: 4 * time.Second}); got != "250 tokens/s, 20s left" {
 		t.Errorf("after a resumption: %q", got)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,6 @@ type options struct {
 	deadline                                                time.Duration
 	placed                                                  cli.Placement
 	devices                                                 cli.Devices
-	simulated                                               bool            // simulated devices have computed the checkpoint that is resumed
 	links                                                   func() []string // by which ranks in processes have reached each other; else nil
 	left                                                    []string        // what is too much for the history
 	args                                                    []string        // of the command
@@ -188,12 +188,11 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 		return cli.CannotRun, err
 	}
 	parts.Hooks = train.Hooks{Progress: p.progress, Checkpoints: ck}
-	o.simulated = ck.Resume != nil && ck.Resume.Manifest.Simulated
 	if !o.placed.Apart() {
 		if p.waits, err = opened.Waits(c.Plan.Dims().Rank(names.Coord{PP: c.Plan.Dims().PP - 1})); err != nil {
 			return cli.CannotRun, err
 		}
-		if err := o.begin(p, c, first.Name(), ck.Resume); err != nil {
+		if err := o.begin(p, c, ck.Mark(first.Name()), ck.Resume); err != nil {
 			return cli.CannotRun, err
 		}
 		return o.run(ctx, c, text, p, stdout, stderr, parts, launch.Local)
@@ -205,7 +204,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	o.links = team.Links
 	code := cli.CannotRun
 	defer func() { team.Close(code) }()
-	if err := o.begin(p, c, first.Name(), ck.Resume, team.Hosts()...); err != nil {
+	if err := o.begin(p, c, ck.Mark(first.Name()), ck.Resume, team.Hosts()...); err != nil {
 		return code, err
 	}
 	code, err = o.run(ctx, c, text, p, stdout, stderr, parts, o.apart(team))
@@ -232,7 +231,7 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	}
 	if err != nil {
 		if run.Err() == nil && out != nil && diverged(out.History) {
-			cli.Tell(stderr, "train", err)
+			cli.Tell(stderr, "train", fmt.Errorf("%w%s", err, mark(p.simulated)))
 			return cli.Violated, nil
 		}
 		return cli.CannotRun, cli.Why(run, err)
@@ -257,7 +256,7 @@ func keep(last int) func(trace.Event) bool {
 // a device, and the fingerprint, after the last step.
 func (o *options) finish(h *trace.History, last int, p *printer, stdout io.Writer) (int, error) {
 	end := map[string]any{"event": "end"}
-	simulated := o.simulated || cli.Simulated(h.Header.Backend)
+	simulated := slices.ContainsFunc(h.Backends(), cli.Simulated)
 	if simulated {
 		end["simulated"] = true
 	}
@@ -280,16 +279,12 @@ func (o *options) finish(h *trace.History, last int, p *printer, stdout io.Write
 		}
 		return cli.OK, writeJSON(stdout, end)
 	}
-	mark := ""
-	if simulated {
-		mark = " (simulated)"
-	}
 	for _, what := range []string{"transport", "waits", "fingerprint"} {
 		if said, ok := end[what]; ok {
 			if what == "waits" {
 				said = fmt.Sprintf("%v for the device in the second step", said)
 			}
-			fmt.Fprintf(stdout, "%s %s%s\n", what, said, mark)
+			fmt.Fprintf(stdout, "%s %s%s\n", what, said, mark(simulated))
 		}
 	}
 	return cli.OK, nil

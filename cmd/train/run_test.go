@@ -204,7 +204,7 @@ func TestFlagsAreFrozen(t *testing.T) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { got = append(got, f.Name+"="+f.DefValue) })
 	slices.Sort(got)
 	want := []string{"agent=-1", "agents=0", "backend=cpu", "clip=0", "completion=", "config=nano", "data=", "deadline=1h0m0s", "devices=", "dry-run=false", "expect-agents=0", "fingerprint=false", "format=text", "history=", "horizon=0", "interface=", "launch=goroutines", "local-rank=-1", "local_rank=-1",
-		"log=", "lr=0", "min-lr=0", "optimizer=", "plan=dp=1", "ports=", "quiet=false", "rendezvous=", "resume=", "save-every=0", "save=", "seed=1", "sequences=0", "steps=20", "tied=false", "tls-ca=", "tls-cert=", "tls-key=", "token-file=", "transport=auto", "warmup=0"}
+		"log=", "lr=0", "min-lr=0", "optimizer=", "plan=dp=1", "ports=", "quiet=false", "rendezvous=", "require-device=", "resume=", "save-every=0", "save=", "seed=1", "sequences=0", "steps=20", "tied=false", "tls-ca=", "tls-cert=", "tls-key=", "token-file=", "transport=auto", "warmup=0"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("scripts depend on the flags (-want +got):\n%s", d)
 	}

@@ -74,6 +74,39 @@ func judge(t *testing.T, dir string, args ...string) (int, string) {
 	return code, stdout
 }
 
+// TestRequiredDevicesOfHistories: where real devices are required, what simulated ones have
+// recorded is reported, with the mark, and is no pass.
+func TestRequiredDevicesOfHistories(t *testing.T) {
+	cs, opts := parse(t, []string{"--contract", "C-DATA-001"})
+	for _, backend := range []string{"cuda-sm_90", "cuda-sm_90-simulated"} {
+		dir := t.TempDir()
+		record(t, dir, "dp=2", data.Default())
+		path := filepath.Join(dir, "0001"+trace.Extension)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = bytes.Replace(b, []byte(`"backend":"ref"`), []byte(`"backend":"`+backend+`"`), 1)
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for required, want := range map[string]int{"": cli.OK, cli.CUDA: cli.CannotRun} {
+			o := options{histories: []string{dir}, formats: []string{"text"}, devices: cli.Devices{Require: required}}
+			var out, errs bytes.Buffer
+			code, err := o.report(t.Context(), cs, opts, &out, &errs)
+			if backend == "cuda-sm_90" {
+				want = cli.OK
+			}
+			if code != want || (err == nil) != (want == cli.OK) || err != nil && !strings.HasSuffix(err.Error(), dir+": simulated devices have computed some of it, and --require-device cuda wants real ones") {
+				t.Errorf("%s, required %q: %d, %v\n%s", backend, required, code, err, out.String())
+			}
+			if marked := strings.HasPrefix(out.String(), "lockstep verification: held (simulated)\n"); marked != cli.Simulated(backend) {
+				t.Errorf("%s: %s", backend, out.String())
+			}
+		}
+	}
+}
+
 func TestRecordedRunsAreJudgedAgainstAControlMadeHere(t *testing.T) {
 	dir := t.TempDir()
 	record(t, filepath.Join(dir, "two"), "dp=2", data.Default())

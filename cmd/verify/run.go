@@ -20,7 +20,7 @@ import (
 // options are the flags.
 type options struct {
 	contracts, plans, formats, faults, histories []string
-	config, data, backend, explain, out, command string
+	config, data, backend, explain, out          string
 	completion                                   string
 	name                                         string // of a case
 	placed                                       cli.Placement
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // command is the command with its flags, and where its exit code will be; reports
 // say that it was run with args.
 func command(stdout, stderr io.Writer, args ...string) (*cobra.Command, *int) {
-	o := options{command: contracts.CommandLine("verify", args), args: args}
+	o := options{args: args}
 	code, version := new(int), report.Here()
 	cmd := &cobra.Command{Use: "verify", Short: "Check that this machine trains correctly", Long: help(), Example: examples, Version: version.Build()}
 	o.flags(cmd.Flags())
@@ -106,7 +106,6 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.expectRanks, "expect-ranks", 0, "with --history: ranks that must have left one; others are named")
 	f.StringVar(&o.backend, "backend", cli.DefaultBackend, "compute backend: cpu (assembly where the processor has it), ref (plain Go) or cuda (GPUs; make build-cuda)")
 	o.devices.Flags(f)
-	o.devices.RequireFlag(f)
 	o.placed.Flags(f, fmt.Sprint(defaultAgents))
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights, from 1 (default: the contract's own)")
 	f.IntVar(&o.steps, "steps", 0, "optimizer steps (default: the contract's own); a note names cases that take others")

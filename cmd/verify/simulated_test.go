@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
+	"github.com/lockstep-ml/lockstep/core/data"
 )
 
 // These need the simulated driver: LOCKSTEP_CUDA_SIM names its file, as make test-cuda does.
@@ -105,6 +106,40 @@ func histories(t *testing.T, dir string) map[string]bool {
 		t.Fatalf("%d files, %v", len(out), err)
 	}
 	return out
+}
+
+// TestSimulatedDevicesOfLines: whether a flag or the environment has chosen simulated
+// devices, the line that shows a finding again chooses them too, in a shell that knows
+// nothing of it. Of the run of a CPU only the control is on them, and that marks the report.
+func TestSimulatedDevicesOfLines(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	record(t, dir, "dp=2", data.Default())
+	tamper(t, dir)
+	bin := t.TempDir()
+	if err := os.Symlink(os.Args[0], filepath.Join(bin, "verify")); err != nil {
+		t.Fatal(err)
+	}
+	for variable, flags := range map[string][]string{"": {"--devices", "sim:1"}, "sim:1": nil} {
+		t.Setenv("LOCKSTEP_CUDA", variable)
+		code, stdout, stderr := alone(t, "64M", append(flags, "--backend", "cuda", "--history", dir, "--contract", "C-DDP-001")...)
+		verdict, _, _ := strings.Cut(stdout, "\n")
+		if code != cli.Violated || verdict != "lockstep verification: violated (simulated)" {
+			t.Fatalf("LOCKSTEP_CUDA=%s: %d: %s%s", variable, code, stdout, stderr)
+		}
+		_, line, _ := strings.Cut(stdout, "  repeat   ")
+		line, _, _ = strings.Cut(line, "\n")
+		_, command, _ := strings.Cut(stdout, "  command    ")
+		command, _, _ = strings.Cut(command, "\n")
+		for _, line := range []string{line, command} {
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+			cmd.Env = []string{"PATH=" + bin, "VERIFY_TEST_AS_COMMAND=1"}
+			out, _ := cmd.CombinedOutput()
+			again, _, _ := strings.Cut(string(out), "\n")
+			if code := cmd.ProcessState.ExitCode(); code != cli.Violated || again != verdict {
+				t.Errorf("%s: %d: %s", line, code, out)
+			}
+		}
+	}
 }
 
 // TestSimulatedDevicesAreRequiredOff: who requires a device gets no simulated one, whoever

@@ -75,6 +75,9 @@ func (o *options) report(ctx context.Context, cs []*suite.Suite, opts contracts.
 	}
 	r.Watch(devices...)
 	err = errors.Join(err, werr)
+	if len(o.histories) > 0 {
+		err = errors.Join(err, o.devices.Real(r.Environment.Simulated(), "histories of "+r.Environment.Histories))
+	}
 	r.Seconds = time.Since(begun).Seconds()
 	if o.links != nil {
 		r.Environment.Transport = cli.Links(o.links()) + ", " + r.Environment.Transport
@@ -137,7 +140,8 @@ func (o *options) driver(ctx context.Context) (contracts.Options, error) {
 		Case: o.name, Parts: launch.Parts{Backend: opened.Backend, World: world, Deadline: o.deadline}, Texts: cli.Text, ExpectRanks: o.expectRanks, Faults: o.faults,
 		Environment: report.Here(), Oracle: oracle.NewOracle(cli.Text),
 	}
-	opts.Environment.Command = o.command
+	opts.Chosen.Env, opts.Chosen.Flags = o.devices.Chosen(o.backend)
+	opts.Environment.Command = contracts.CommandLine("verify", o.args, opts.Chosen.Env...)
 	opts.Devices = opened.PerProcess(1)
 	switch {
 	case o.placed.Apart():

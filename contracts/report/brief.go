@@ -32,19 +32,19 @@ func (t *textWriter) contracts(r *Report) {
 			held = append(held, c.ID)
 			continue
 		}
-		t.linef("%s  %s  %s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title)
+		t.linef("%s  %s  %s", t.verdict(c.Verdict, t.column()), c.ID, c.Title)
 		for j := range c.Clauses {
 			t.brief(&c.Clauses[j])
 		}
 	}
 	if len(held) > 0 {
-		t.linef("%s  %s", t.verdict(contract.Held, verdictWidth), strings.Join(held, ", "))
+		t.linef("%s  %s", t.verdict(contract.Held, t.column()), strings.Join(held, ", "))
 	}
 }
 
 // brief writes a clause that is not held in a line: its first finding, or why not.
 func (t *textWriter) brief(c *Clause) {
-	line := func(says string) { t.linef("  %s  %s  %s", t.verdict(c.Verdict, verdictWidth), c.ID, says) }
+	line := func(says string) { t.linef("  %s  %s  %s", t.verdict(c.Verdict, t.column()), c.ID, says) }
 	switch {
 	case c.Verdict == contract.Held:
 	case c.Verdict == contract.Violated && len(c.Findings) > 0:

@@ -13,7 +13,7 @@ func (t *textWriter) contract(c *Contract, selfTest bool) {
 	if c.Seconds > 0 {
 		took = fmt.Sprintf("  (%s)", brief(c.Seconds))
 	}
-	t.linef("%s  %s  %s%s", t.verdict(c.Verdict, verdictWidth), c.ID, c.Title, took)
+	t.linef("%s  %s  %s%s", t.verdict(c.Verdict, t.column()), c.ID, c.Title, took)
 	unit := "saw"
 	if selfTest {
 		unit = "caught"
@@ -25,13 +25,10 @@ func (t *textWriter) contract(c *Contract, selfTest bool) {
 	}
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
-		t.linef("  %s  %s  %s %-*s  %s", t.verdict(cl.Verdict, verdictWidth), cl.ID, unit, width, cl.evidence(), cl.Says)
+		t.linef("  %s  %s  %s %-*s  %s", t.verdict(cl.Verdict, t.column()), cl.ID, unit, width, cl.evidence(), cl.Says)
 		t.clause(cl, told)
 	}
 }
-
-// verdictWidth is the length of the longest verdict.
-const verdictWidth = len("inconclusive")
 
 func (c *Clause) evidence() string { return fmt.Sprintf("%d/%d", c.Saw, c.Expected) }
 

@@ -82,7 +82,7 @@ func (t *textWriter) devices(r *Report) {
 		return
 	}
 	t.linef("")
-	t.linef("%s  devices  What their management library reported while ranks computed", t.verdict(contract.Violated, verdictWidth))
+	t.linef("%s  devices  What their management library reported while ranks computed", t.verdict(contract.Violated, t.column()))
 	for _, d := range faulty {
 		for _, f := range d.Findings {
 			t.linef("        %s: %s", d.String(), f)
@@ -99,7 +99,7 @@ func devices(r *Report) junitSuite {
 		switch {
 		case len(d.Findings) > 0:
 			s.Failures++
-			c.Failure = &junitReason{Type: contract.Violated.String(), Message: d.Findings[0], Text: fmt.Sprintf("%q", d.Findings)}
+			c.Failure = &junitReason{Type: r.Word(contract.Violated), Message: d.Findings[0], Text: fmt.Sprintf("%q", d.Findings)}
 		case !d.Monitored:
 			s.Skipped++
 			c.Skipped = &junitSkipped{Message: d.state()}

@@ -53,14 +53,9 @@ func (e *Environment) mark() string {
 	return " (" + kernels.SimulatedMark + ")"
 }
 
-// Word is a verdict as the report writes it, in whatever form: a simulated device holds
-// nothing without saying that it is one.
-func (r *Report) Word(v contract.Verdict) string {
-	if v == contract.Held {
-		return v.String() + r.Environment.mark()
-	}
-	return v.String()
-}
+// Word is a verdict as the report writes it, in whatever form: of a simulated device none
+// stands without saying that it is one.
+func (r *Report) Word(v contract.Verdict) string { return v.String() + r.Environment.mark() }
 
 // Here describes this process and machine.
 func Here() Environment {

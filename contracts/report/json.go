@@ -36,7 +36,8 @@ func JSON(w io.Writer, r *Report) error {
 	return enc.Encode(&out)
 }
 
-// The forms of a report on simulated devices: whoever looks for "held" must not find it.
+// The forms of a report on simulated devices: whoever looks for a verdict of a real
+// one must not find it.
 type (
 	markedReport struct {
 		Schema    string `json:"schema"`

@@ -96,7 +96,7 @@ func JUnit(w io.Writer, r *Report) error {
 func leftOut(r *Report) junitSuite {
 	s := junitSuite{Name: "left out" + r.Environment.mark(), Tests: len(r.LeftOut), Errors: len(r.LeftOut), Properties: properties(&r.Environment)}
 	for _, x := range r.LeftOut {
-		s.Cases = append(s.Cases, junitCase{Class: s.Name, Name: x, Error: &junitReason{Type: contract.Inconclusive.String(), Message: x}})
+		s.Cases = append(s.Cases, junitCase{Class: s.Name, Name: x + r.Environment.mark(), Error: &junitReason{Type: r.Word(contract.Inconclusive), Message: x}})
 	}
 	return s
 }
@@ -113,7 +113,7 @@ func suite(c *Contract, r *Report) junitSuite {
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
 		jc := junitCase{Class: c.ID, Name: cl.ID + e.mark() + " " + cl.Says}
-		reason := &junitReason{Type: cl.Verdict.String(), Message: cl.headline(), Text: cl.body()}
+		reason := &junitReason{Type: r.Word(cl.Verdict), Message: cl.headline(), Text: cl.body()}
 		switch cl.Verdict {
 		case contract.Held:
 		case contract.Violated:

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -280,9 +279,8 @@ func TestModelNameOfProcessors(t *testing.T) {
 	}
 }
 
-// TestOneBugIsOnePage: a bug that violates many clauses in many ways has a page, with
-// the earliest finding of all first, whatever contract found it.
-func TestOneBugIsOnePage(t *testing.T) {
+// long is a report of a bug that violates many clauses in many ways.
+func long() *Report {
 	var all []Contract
 	for i := range 12 {
 		c := Contract{ID: fmt.Sprintf("C-X-%03d", i), Title: "title"}
@@ -299,8 +297,15 @@ func TestOneBugIsOnePage(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	r := New(Environment{Version: "v0.1.0", Cores: 2}, all)
+	r := New(selfTest().Environment, all)
 	r.Explain()
+	return r
+}
+
+// TestOneBugIsOnePage: a bug that violates many clauses in many ways has a page, with
+// the earliest finding of all first, whatever contract found it.
+func TestOneBugIsOnePage(t *testing.T) {
+	r := long()
 	if c := r.Cause; c == nil || c.Clause != "C-X-006.3" || c.Cases != 8 || c.Clauses != 20 || c.Finding.Rank != 0 {
 		t.Errorf("cause %+v", c)
 	}
@@ -333,111 +338,5 @@ func TestWrongControls(t *testing.T) {
 	r.Blame(Control{Case: "a", Plan: "dp=1", Clause: "C-M-001.1", Finding: &late})
 	if r.Cause.Clause != "C-M-001.1" || r.Cause.Clauses != 1 {
 		t.Errorf("cause %+v", r.Cause)
-	}
-}
-
-// TestSimulatedDevicesAreMarked: in no form does a report on simulated devices say that
-// something is held, or name what passed, without the mark; those of real ones have none.
-func TestSimulatedDevicesAreMarked(t *testing.T) {
-	for _, backend := range []string{"cuda (simulated: sim:2)", "cuda-sm_80-simulated", "cuda-sm_80", "cpu"} {
-		simulated := strings.Contains(backend, "simulated")
-		for name, r := range map[string]*Report{"sample": sample(), "self-test": selfTest(), "held": New(sample().Environment, sample().Contracts[2:])} {
-			r.Environment.Backend = backend
-			r.LeaveOut()
-			t.Run(name+" on "+backend, func(t *testing.T) {
-				markedText(t, r, simulated)
-				markedJSON(t, r, simulated)
-				markedJUnit(t, r, simulated)
-			})
-		}
-	}
-}
-
-// markedText holds each line with a verdict, or a number of them, to the mark.
-func markedText(t *testing.T, r *Report, simulated bool) {
-	var b bytes.Buffer
-	if err := Text(&b, r, TextOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for line := range strings.Lines(strings.ReplaceAll(b.String(), `"held"`, "")) {
-		if strings.HasPrefix(strings.TrimSpace(line), "held") || strings.Contains(line, ": held") || strings.Contains(line, " held,") || strings.Contains(line, " held (") {
-			seen++
-			if strings.Count(line, "held") != strings.Count(line, "held (simulated)") && simulated || !simulated && strings.Contains(line, "simulated") {
-				t.Errorf("%q", line)
-			}
-		}
-	}
-	if seen == 0 && !r.SelfTest {
-		t.Errorf("nothing is held:\n%s", b.String())
-	}
-}
-
-// markedJSON holds the whole document to its schema, and each of its verdicts to the mark.
-func markedJSON(t *testing.T, r *Report, simulated bool) {
-	var b bytes.Buffer
-	if err := JSON(&b, r); err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tracetest.Compile(t, JSONSchema()).Validate(doc); err != nil {
-		t.Error(err)
-	}
-	if _, there := doc.(map[string]any)["simulated"]; there != simulated {
-		t.Errorf("simulated is there: %v", there)
-	}
-	if simulated && strings.Contains(b.String(), `"held"`) || !simulated && strings.Contains(b.String(), "simulated") {
-		t.Errorf("%s", b.String())
-	}
-	// But for the mark, it is the document of a real device.
-	real := *r
-	real.Environment.Backend = "cuda-sm_80"
-	var plain bytes.Buffer
-	if err := JSON(&plain, &real); err != nil {
-		t.Fatal(err)
-	}
-	var got, want any
-	text := strings.ReplaceAll(strings.ReplaceAll(b.String(), "held (simulated)", "held"), `"backend": "`+r.Environment.Backend, `"backend": "cuda-sm_80`)
-	if err := errors.Join(json.Unmarshal([]byte(text), &got), json.Unmarshal(plain.Bytes(), &want)); err != nil {
-		t.Fatal(err)
-	}
-	delete(got.(map[string]any), "simulated")
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-}
-
-// markedJUnit holds the names of suites and tests to the mark: of one that passed a page of
-// CI shows no more.
-func markedJUnit(t *testing.T, r *Report, simulated bool) {
-	var b bytes.Buffer
-	if err := JUnit(&b, r); err != nil {
-		t.Fatal(err)
-	}
-	var doc junitSuites
-	if err := xml.Unmarshal(b.Bytes(), &doc); err != nil {
-		t.Fatal(err)
-	}
-	names := []string{doc.Name}
-	for _, s := range doc.Suites {
-		names = append(names, s.Name)
-		for _, c := range s.Cases {
-			names = append(names, c.Name)
-		}
-		said := false
-		for _, p := range s.Properties {
-			said = said || p == junitProperty{"simulated", "simulated"}
-		}
-		if said != simulated {
-			t.Errorf("suite %s: property simulated: %v", s.Name, said)
-		}
-	}
-	for _, n := range names {
-		if strings.Contains(n, "(simulated)") != simulated {
-			t.Errorf("%q", n)
-		}
 	}
 }

@@ -55,7 +55,7 @@ func Text(w io.Writer, r *Report, o TextOptions) error {
 
 type textWriter struct {
 	o          TextOptions
-	mark       string // of what simulated devices held; empty where none were
+	mark       string // of verdicts on simulated devices; empty where none were
 	buf        bytes.Buffer
 	took       string // by the whole report; empty where unknown
 	reproduced string // the last line that reproduces a finding
@@ -75,13 +75,12 @@ func (t *textWriter) linef(format string, args ...any) {
 	t.buf.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
 }
 
+// column is the length of the longest verdict.
+func (t *textWriter) column() int { return len(contract.Inconclusive.String() + t.mark) }
+
 // verdict is the verdict's word, padded to width, coloured where asked.
 func (t *textWriter) verdict(v contract.Verdict, width int) painted {
-	word := v.String()
-	if v == contract.Held {
-		word += t.mark
-	}
-	s := fmt.Sprintf("%-*s", width, word)
+	s := fmt.Sprintf("%-*s", width, v.String()+t.mark)
 	if !t.o.Color {
 		return painted(s)
 	}
@@ -150,9 +149,9 @@ func (t *textWriter) totals(r *Report) {
 			of[cl.Verdict]++
 		}
 	}
-	t.linef("%s: %s, %s: %d held%s, %d violated, %d inconclusive. %s", t.verdict(r.Verdict, 0),
+	t.linef("%s: %s, %s: %d held%s, %d violated%s, %d inconclusive%s. %s", t.verdict(r.Verdict, 0),
 		plural(len(r.Contracts), "contract"), plural(clauses, "clause"),
-		of[contract.Held], t.mark, of[contract.Violated], of[contract.Inconclusive], r.next())
+		of[contract.Held], t.mark, of[contract.Violated], t.mark, of[contract.Inconclusive], t.mark, r.next())
 }
 
 // plural is n things.

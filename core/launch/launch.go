@@ -165,7 +165,7 @@ func Local(ctx context.Context, cfg spec.Config, text data.Text, parts Parts) (*
 func (p *Parts) logs(cfg spec.Config, comms []comm.Communicator, backends []kernels.Backend) []*trace.Log {
 	out := make([]*trace.Log, len(comms))
 	for i, c := range comms {
-		log := &trace.Log{Header: train.Header(cfg, c.Rank(), backends[c.Rank()].Name()), Keep: p.Keep}
+		log := &trace.Log{Header: train.Header(cfg, c.Rank(), p.Checkpoints.Mark(backends[c.Rank()].Name())), Keep: p.Keep}
 		p.Place(&log.Header, backends[c.Rank()])
 		out[i] = log
 		if p.Logs != nil {

@@ -181,6 +181,17 @@ func (h *History) Origin(rank int) Origin {
 // Of is the header of a rank.
 func (h *History) Of(rank int) Header { return h.Header.at(rank, h.Origin(rank)) }
 
+// Backends are the names of what ranks computed on, each once, in the order of ranks.
+func (h *History) Backends() []string {
+	out := []string{h.Header.Backend} // the lowest rank's
+	for _, r := range slices.Sorted(maps.Keys(h.Ranks)) {
+		if b := h.Origin(r).Backend; !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // Missing lists the ranks of the world that left no history.
 func (h *History) Missing() []int {
 	var out []int

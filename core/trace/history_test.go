@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,28 @@ func TestOrigins(t *testing.T) {
 		if d := cmp.Diff(want[i], got.Header); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
+	}
+}
+
+// TestBackends: each that a rank has is named once, also where a rank has none of its own.
+func TestBackends(t *testing.T) {
+	ls := logs(4)
+	for i, name := range []string{"b", "a", "b", "c"} {
+		ls[3-i].Header.Rank, ls[3-i].Header.Backend = i, name
+	}
+	h, err := Merge(ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Backends(); !slices.Equal(got, []string{"b", "a", "c"}) {
+		t.Errorf("%q", got)
+	}
+	delete(h.Origins, 1)
+	if got := h.Backends(); !slices.Equal(got, []string{"b", "c"}) {
+		t.Errorf("without that of rank 1: %q", got)
+	}
+	if got := (&History{Header: Header{Backend: "x"}}).Backends(); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("of a history without ranks: %q", got)
 	}
 }
 

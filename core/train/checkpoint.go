@@ -131,7 +131,7 @@ func (r *rank) save(ctx context.Context, step int) error {
 	}
 	if r.id == 0 {
 		m := checkpoint.Manifest{Schema: checkpoint.Schema, Arithmetic: kernels.Arithmetic, Step: step + 1, Counter: r.counter,
-			Spec: r.cfg.Spec(), Digests: map[string]kernels.Digest{}, Simulated: r.simulated()}
+			Spec: r.cfg.Spec(), Digests: map[string]kernels.Digest{}, Simulated: kernels.Simulated(r.hooks.Checkpoints.Mark(r.be.Name()))}
 		for i, b := range all {
 			var p part
 			if err := json.Unmarshal(b, &p); err != nil {
@@ -151,11 +151,13 @@ func (r *rank) save(ctx context.Context, step int) error {
 	return r.mesh.World.Barrier(ctx)
 }
 
-// simulated reports whether a simulated device has computed some of the state: this one,
-// or one of the run that is resumed.
-func (r *rank) simulated() bool {
-	from := r.hooks.Checkpoints.Resume
-	return kernels.Simulated(r.be.Name()) || from != nil && from.Manifest.Simulated
+// Mark is the name of a backend, with the mark where a simulated device has computed some
+// of the state that the run goes on from: what follows proves no more of a real one.
+func (c *Checkpoints) Mark(backend string) string {
+	if c.Resume != nil && c.Resume.Manifest.Simulated && !kernels.Simulated(backend) {
+		backend += ", resumed from " + kernels.SimulatedMark
+	}
+	return backend
 }
 
 // resume fills weights and moments from a checkpoint and proves, by the digests

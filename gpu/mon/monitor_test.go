@@ -39,6 +39,8 @@ type card struct {
 	uncorrected uint64
 	replay      uint64
 	up          bool
+	pending     bool // rows to be remapped
+	failed      bool
 	ret         nvml.Return // of every question but identity
 }
 
@@ -108,7 +110,11 @@ func (m *machine) tell(c *card) {
 		}
 		return map[nvml.MemoryErrorType]uint64{nvml.MEMORY_ERROR_TYPE_CORRECTED: 17, nvml.MEMORY_ERROR_TYPE_UNCORRECTED: c.uncorrected}[k], c.ret
 	}
-	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 3, 1, false, false, c.ret }
+	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return 3, 1, c.pending, c.failed, c.ret
+	}
 	d.GetComputeRunningProcessesFunc = answer(m, c, func() []nvml.ProcessInfo {
 		return []nvml.ProcessInfo{{Pid: 4711}, {Pid: uint32(os.Getpid())}, {Pid: 42}, {Pid: 4711}}
 	})
@@ -248,9 +254,11 @@ func TestWatch(t *testing.T) {
 		during func(m *machine, c *card)
 		want   []string
 	}{
-		"nothing":     {func(m *machine, c *card) {}, nil},
-		"uncorrected": {func(m *machine, c *card) { m.with(func() { c.uncorrected++ }) }, []string{"ecc: 1 uncorrected ECC errors"}},
-		"nvlink":      {func(m *machine, c *card) { m.with(func() { c.up = false }) }, []string{"nvlink: link 0 went down"}},
+		"nothing":                  {func(m *machine, c *card) {}, nil},
+		"uncorrected":              {func(m *machine, c *card) { m.with(func() { c.uncorrected++ }) }, []string{"ecc: 1 uncorrected ECC errors"}},
+		"row to be remapped":       {func(m *machine, c *card) { m.with(func() { c.pending = true }) }, []string{"rows: a row of memory waits for a reset of the device to be remapped"}},
+		"row that is not remapped": {func(m *machine, c *card) { m.with(func() { c.failed = true }) }, []string{"rows: a row of memory could not be remapped"}},
+		"nvlink":                   {func(m *machine, c *card) { m.with(func() { c.up = false }) }, []string{"nvlink: link 0 went down"}},
 		"throttled for a while": {func(m *machine, c *card) {
 			m.throttled(c, 32)
 		}, []string{"throttle: clocks were held down: software thermal slowdown"}},

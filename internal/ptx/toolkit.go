@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,10 +178,16 @@ func compileByNVCC(dir, to string) error {
 		if err != nil {
 			return err
 		}
+		if err := os.Remove(out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err // what is there in the end is of this compilation
+		}
 		cmd := exec.Command(nvcc, "-ptx", "-std=c++17", "-arch=compute_80", "-fmad=false", "-lineinfo", "-o", out, filepath.Base(cu))
 		cmd.Dir = filepath.Dir(cu)
 		if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
 			return fmt.Errorf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, said)
+		}
+		if _, err := os.Stat(out); err != nil {
+			return fmt.Errorf("%s made nothing: %w", strings.Join(cmd.Args, " "), err)
 		}
 	}
 	return nil

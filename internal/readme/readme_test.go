@@ -83,7 +83,7 @@ test $? = 2 && grep -q "make build-mpi" <<< "$said"`
 
 // byGPU tries what there is without the build for GPUs, real and simulated: 4, and how to
 // build it. make test-cuda tries the others.
-const byGPU = `for args in "verify --require-device cuda" "verify --devices sim:2" "train --devices sim:2 --launch procs --plan dp=2,tp=2"; do
+const byGPU = `for args in "verify --require-device cuda" "verify --devices sim:2" "train --require-device cuda" "train --devices sim:2 --launch procs --plan dp=2,tp=2"; do
 said=$(bin/$args --backend cuda 2>&1)
 test $? = 4 && grep -q "make build-cuda" <<< "$said" || { echo "$said"; exit 1; }
 done`

@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -19,13 +21,9 @@ type Devices struct {
 	Require string // of --require-device; empty requires none
 }
 
-// Flags adds the flag that chooses devices.
+// Flags adds the flag that chooses devices, and the one that refuses simulated ones.
 func (d *Devices) Flags(f *pflag.FlagSet) {
 	f.StringVar(&d.List, "devices", "", "with --backend cuda: which `DEVICES`: all, 0-7, 0,2, or sim:N for N simulated ones (default: all)")
-}
-
-// RequireFlag adds the flag that refuses simulated devices.
-func (d *Devices) RequireFlag(f *pflag.FlagSet) {
 	f.StringVar(&d.Require, "require-device", "", "`cuda`: fail unless real GPUs compute; simulated ones are none")
 }
 
@@ -62,6 +60,32 @@ func (d *Devices) Mark(backend string) string {
 	return backend
 }
 
+// Chosen is what chose the devices of a backend: of the environment, with what shapes them
+// there, as NAME=value, and of the flags.
+func (d *Devices) Chosen(backend string) (env, flags []string) {
+	c, err := d.choice()
+	if backend != CUDA || err != nil {
+		return nil, nil
+	}
+	for _, e := range os.Environ() {
+		name, value, _ := strings.Cut(e, "=")
+		shapes := name == gpu.SimulatorVariable || strings.HasPrefix(name, "LOCKSTEP_SIM_")
+		if c.Simulated == 0 {
+			shapes = name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER"
+		}
+		if shapes || name == gpu.Variable && value != "" {
+			env = append(env, e)
+		}
+	}
+	slices.Sort(env)
+	for _, f := range []struct{ name, value string }{{"--devices", d.List}, {"--require-device", d.Require}} {
+		if f.value != "" {
+			flags = append(flags, f.name, f.value)
+		}
+	}
+	return env, flags
+}
+
 // Kind is what all agents of a run must have in common: whether its devices are simulated,
 // and whether they may be.
 func (d *Devices) Kind(backend string) string {
@@ -79,4 +103,13 @@ func (d *Devices) chosen() (gpu.Choice, error) {
 		err = &gpu.UnavailableError{What: "--require-device cuda wants real devices, and simulated ones (" + c.String() + ") were chosen"}
 	}
 	return c, err
+}
+
+// Real refuses, where devices are required to be real, what was computed earlier if it was
+// on simulated ones.
+func (d *Devices) Real(simulated bool, what string) error {
+	if d.Require == "" || !simulated {
+		return nil
+	}
+	return fmt.Errorf("%s: simulated devices have computed some of it, and --require-device %s wants real ones", what, d.Require)
 }

@@ -18,7 +18,6 @@ func parseDevices(t *testing.T, variable string, args ...string) (Devices, strin
 	f := pflag.NewFlagSet("tool", pflag.ContinueOnError)
 	backend := f.String("backend", DefaultBackend, "")
 	d.Flags(f)
-	d.RequireFlag(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +69,36 @@ func TestDevices(t *testing.T) {
 	}
 	if _, _, err := parseDevices(t, "yes"); err != nil {
 		t.Errorf("the variable matters to another backend: %v", err)
+	}
+}
+
+// TestChosen: lines that run something again have what chose its devices, and no more.
+func TestChosen(t *testing.T) {
+	for _, name := range []string{"LOCKSTEP_SIM_MEMORY", gpu.SimulatorVariable, "CUDA_VISIBLE_DEVICES", "LOCKSTEP_ISA"} {
+		t.Setenv(name, "1")
+	}
+	for _, c := range []struct{ variable, args, env, flags string }{
+		{"", "", "", ""},
+		{"sim", "", "", ""},
+		{"", "--backend=cuda", "CUDA_VISIBLE_DEVICES=1", ""},
+		{"", "--backend=cuda --devices=0-1 --require-device=cuda", "CUDA_VISIBLE_DEVICES=1", "--devices 0-1 --require-device cuda"},
+		{"", "--backend=cuda --devices=sim:3", "LOCKSTEP_CUDA_SIM=1 LOCKSTEP_SIM_MEMORY=1", "--devices sim:3"},
+		{"sim:4", "--backend=cuda", "LOCKSTEP_CUDA=sim:4 LOCKSTEP_CUDA_SIM=1 LOCKSTEP_SIM_MEMORY=1", ""},
+	} {
+		d, backend, err := parseDevices(t, c.variable, strings.Fields(c.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of []string
+		env, flags := d.Chosen(backend)
+		for _, e := range env { // the machine's own settings of the simulator are none of the test's
+			if !strings.HasPrefix(e, "LOCKSTEP_SIM_") || strings.HasPrefix(e, "LOCKSTEP_SIM_MEMORY=") {
+				of = append(of, e)
+			}
+		}
+		if got := strings.Join(of, " "); got != c.env || strings.Join(flags, " ") != c.flags {
+			t.Errorf("LOCKSTEP_CUDA=%s %s: %q, %q; want %q, %q", c.variable, c.args, got, flags, c.env, c.flags)
+		}
 	}
 }
 
