@@ -32,7 +32,8 @@ build-cuda: c-compiler ## build bin/verify and bin/train with --backend cuda (ne
 	$(CUDA) build -tags cuda -o bin/ ./cmd/verify ./cmd/train
 
 # A simulated GPU, which interprets the PTX that ships.
-SIMULATED := LOCKSTEP_CUDA=sim LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so
+SIM       := LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so
+SIMULATED := LOCKSTEP_CUDA=sim $(SIM)
 .PHONY: test-cuda-smoke
 test-cuda-smoke: build-cuda build-sim ## a few cases of every kernel, and a step on two simulated GPUs: the bits of the CPU (under a minute after the build)
 	$(SIMULATED) $(CUDA) test -tags cuda -short -count=1 ./kernels/cuda
@@ -49,8 +50,8 @@ test-cuda: compilers test-gpu test-sim test-cuda-smoke ## these three, and: the 
 	$(GO) run ./internal/ptx -check
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/train -run 'TestGolden$$' -v
-	LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so $(CUDA) test -tags cuda -count=1 ./cmd/train -run 'TestSimulated|TestRequired' -v
-	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/verify -v -contracts C-DDP-001,C-COMM-001 \
+	$(SIM) $(CUDA) test -tags cuda -count=1 ./cmd/train -run 'TestSimulated|TestRequired' -v
+	$(SIM) $(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/verify -v -contracts C-DDP-001,C-COMM-001 \
 		-run 'OnDevices$$|NotThere$$|TestSimulated|TestDevice'
 
 .PHONY: verify-sim
@@ -65,7 +66,7 @@ bench-cuda: c-compiler build-sim ## how often a step waits for a GPU and launche
 # On the devices that LOCKSTEP_CUDA chooses: without it real ones.
 .PHONY: test-cuda-sweep
 test-cuda-sweep: c-compiler ## exp and log of all 2^32 inputs on a GPU (needs one; with LOCKSTEP_CUDA=sim and make build-sim it is a sample on a simulated one)
-	LOCKSTEP_CUDA_SIM=$(CURDIR)/bin/libcuda-sim.so $(CUDA) test -tags cuda -count=1 -timeout 1h ./kernels/cuda -run TestSweep -v
+	$(SIM) $(CUDA) test -tags cuda -count=1 -timeout 1h ./kernels/cuda -run TestSweep -v
 
 # Without clang-19 the PTX that is here is used, and go test says whether it is of these
 # sources.
