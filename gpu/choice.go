@@ -85,11 +85,11 @@ func parse(s string) (Choice, error) {
 		if !isRange {
 			hi = lo
 		}
-		first, err := number(lo, 0, maxDevices-1)
+		first, err := number(lo, 0, maxDevices-1, "all, 0-7, 0,2 and sim:N")
 		if err != nil {
 			return c, err
 		}
-		last, err := number(hi, 0, maxDevices-1)
+		last, err := number(hi, 0, maxDevices-1, "all, 0-7, 0,2 and sim:N")
 		if err != nil {
 			return c, err
 		}
@@ -115,15 +115,15 @@ func simulated(s string) (c Choice, ok bool, err error) {
 	if !ok {
 		return Choice{}, false, nil
 	}
-	c.Simulated, err = number(n, 1, maxSimulated)
+	c.Simulated, err = number(n, 1, maxSimulated, "sim and sim:N")
 	return c, true, err
 }
 
-// number reads a decimal number without sign.
-func number(s string, least, most int) (int, error) {
+// number reads a decimal number without sign; known is what could stand where it does.
+func number(s string, least, most int, known string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil || int(n) < least || int(n) > most || s != strconv.Itoa(int(n)) {
-		return 0, fmt.Errorf("%q is no number from %d to %d; known are all, 0-7, 0,2 and sim:N", s, least, most)
+		return 0, fmt.Errorf("%q is no number from %d to %d; known are %s", s, least, most, known)
 	}
 	return int(n), nil
 }

@@ -39,7 +39,11 @@ func TestParseChoice(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", got, again, err)
 		}
 	}
-	const known = `is no number from 0 to 63; known are all, 0-7, 0,2 and sim:N`
+	const (
+		known = `is no number from 0 to 63; known are all, 0-7, 0,2 and sim:N`
+		sims  = ` is no number from 1 to 16; known are sim and sim:N`
+		ofVar = `: it must be sim or sim:N, or not be set`
+	)
 	for _, c := range []struct{ devices, variable, want string }{
 		{"x", "", `--devices "x": "x" ` + known},
 		{"-1", "", `--devices "-1": "" ` + known},
@@ -55,14 +59,20 @@ func TestParseChoice(t *testing.T) {
 		{"3-1", "", `--devices "3-1": the range 3-1 runs backwards`},
 		{"0,0", "", `--devices "0,0": device 0 is named twice`},
 		{"0-3,2", "", `--devices "0-3,2": device 2 is named twice`},
-		{"sim:0", "", `--devices "sim:0": "0" is no number from 1 to 16`},
-		{"sim:17", "", `--devices "sim:17": "17" is no number from 1 to 16`},
-		{"sim:", "", `--devices "sim:": "" is no number from 1 to 16`},
+		{"sim:0", "", `--devices "sim:0": "0"` + sims},
+		{"sim:17", "", `--devices "sim:17": "17"` + sims},
+		{"sim:", "", `--devices "sim:": ""` + sims},
 		{"SIM", "", `--devices "SIM": "SIM" ` + known},
 		{"sim,0", "", `--devices "sim,0": "sim" ` + known},
 		{"", "yes", `LOCKSTEP_CUDA="yes": it must be sim or sim:N, or not be set`},
 		{"", "0", `LOCKSTEP_CUDA="0": it must be sim or sim:N, or not be set`},
-		{"", "sim:x", `LOCKSTEP_CUDA="sim:x": "x" is no number from 1 to 16`},
+		{"", "SIM", `LOCKSTEP_CUDA="SIM"` + ofVar},
+		{"", "real", `LOCKSTEP_CUDA="real"` + ofVar},
+		{"", "sim ", `LOCKSTEP_CUDA="sim "` + ofVar},
+		{"", "sim:0", `LOCKSTEP_CUDA="sim:0": "0"` + sims},
+		{"", "sim:-1", `LOCKSTEP_CUDA="sim:-1": "-1"` + sims},
+		{"", "sim:17", `LOCKSTEP_CUDA="sim:17": "17"` + sims},
+		{"", "sim:x", `LOCKSTEP_CUDA="sim:x": "x"` + sims},
 		{"sim:2", "real", `LOCKSTEP_CUDA="real": it must be sim or sim:N, or not be set`},
 		{"0-1", "sim", `--devices "0-1" means real devices and LOCKSTEP_CUDA="sim" simulated ones`},
 		{"all", "sim:2", `--devices "all" means real devices and LOCKSTEP_CUDA="sim:2" simulated ones`},

@@ -59,7 +59,7 @@ const (
 type OpenError struct {
 	State State
 	Path  string
-	Why   string // of the loader, or the library that is open
+	Why   string // of the loader, of a simulator that does not start, or the library that is open
 	Init  Result // of cuInit
 }
 
@@ -73,6 +73,9 @@ func (e *OpenError) Error() string {
 	case NoSimulator:
 		return e.Path + " is no simulator of this version"
 	case InitFailed:
+		if e.Why != "" {
+			return e.Path + ": " + e.Why
+		}
 		return e.Path + ": cuInit: " + e.Init.Error()
 	}
 	return "this process runs with " + e.Why

@@ -66,8 +66,19 @@ CUresult lockstep_simulator_devices(int count) {
 CUresult cuInit(unsigned flags) {
 	if (flags) return CUDA_ERROR_INVALID_VALUE;
 	Guard g(driver().lock);
+	driver().refusal = settings().wrong;
+	if (!driver().refusal.empty()) return CUDA_ERROR_INVALID_VALUE;
+	for (int d = 0; d < settings().devices; d++) {
+		driver().refusal = device(d).wrong;
+		if (!driver().refusal.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	driver().ready = true;
 	return CUDA_SUCCESS;
+}
+
+const char *lockstep_simulator_refusal(void) {
+	Guard g(driver().lock);
+	return driver().refusal.c_str();
 }
 
 CUresult cuDriverGetVersion(int *v) {

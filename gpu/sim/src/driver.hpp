@@ -72,6 +72,7 @@ struct Driver {
 	std::mutex lock;
 	std::condition_variable changed;
 	bool ready = false;
+	std::string refusal; // why cuInit failed last
 	u64 operations = 0;
 	CUctx_st *primary[MaxDevices] = {};
 	std::set<const void *> handles; // what is alive of contexts, streams, events, modules, functions
