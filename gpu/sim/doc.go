@@ -23,7 +23,7 @@
 //
 // Its first word is the class: out-of-bounds, misaligned, uninitialised, race,
 // divergent-barrier, divergent-shuffle, use-after-free, other-device, host-access, leak,
-// trap, timeout. The launch's error is that of a driver (CUDA_ERROR_ILLEGAL_ADDRESS,
+// trap, timeout, host-memory. The launch's error is that of a driver (CUDA_ERROR_ILLEGAL_ADDRESS,
 // CUDA_ERROR_MISALIGNED_ADDRESS, else CUDA_ERROR_ASSERT or CUDA_ERROR_LAUNCH_FAILED),
 // comes when something waits, and stays with the context.
 //

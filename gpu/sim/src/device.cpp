@@ -96,7 +96,7 @@ u64 Device::reuse(u64 need) {
 u64 Device::allocate(u64 size, const void *by, bool ofModule) {
 	std::lock_guard<std::mutex> g(table);
 	u64 need = room(size), at = top;
-	if (need < size || taken + need > settings().memory) return 0;
+	if (need < size || need > settings().memory - taken) return 0;
 	if (top + need > arena.size) at = reuse(need);
 	else top += need;
 	if (!at) return 0;
