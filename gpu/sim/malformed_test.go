@@ -138,7 +138,8 @@ func malformed() (out []string) {
 		body("ld.param.u32 %r1, [number-1000000];"), body("ld.param.u32 %r1, [number+18446744073709551612];"), body("ld.param.u32 %r1, [memory-4];"),
 		body("bar.sync 99;"), body("bar.sync 1, 31;"), body("bar.warp.sync 0;"), body("bra LESS;"),
 		strings.Replace(some, "table[4] = {1", "table[4611686018427387905][4] = {1", 1), strings.Replace(some, "constant[16]", "constant[1152921504606846976]", 1),
-		calls(40, 2, ""), calls(5000, 1, "add.u32 %r1, %r1, 1;"), calls(3, 3, "add.u32 %r1, %r1, 1;"))
+		strings.Replace(some, ".u32 number", ".align 4 .b8 number[4294967295]", 1), strings.Replace(some, ".u32 number", ".align 4 .b8 number[8589934592]", 1),
+		calls(40, 2, ""), calls(20_000, 1, ""), calls(3, 3, ".reg .b32 %r<2>; mov.u32 %r1, 0; ret;"))
 	return append(out, scrambled(3000)...)
 }
 
@@ -151,11 +152,11 @@ func calls(deep, times int, body string) string {
 		if i == 0 {
 			kind = ".visible .entry k()"
 		}
-		fmt.Fprintf(&b, "%s {\n.reg .b32 %%r<2>; mov.u32 %%r1, 0; %s\n", kind, body)
+		call := ""
 		if i < deep {
-			b.WriteString(strings.Repeat(fmt.Sprintf("call.uni f%d, ();\n", i+1), times))
+			call = fmt.Sprintf("call.uni f%d, ();\n", i+1)
 		}
-		b.WriteString("ret;\n}\n")
+		fmt.Fprintf(&b, "%s {\n%s%s\n}\n", kind, strings.Repeat(call, times), body)
 	}
 	return b.String()
 }
