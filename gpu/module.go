@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"gorgonia.org/cu"
@@ -17,7 +18,7 @@ import (
 type Module struct {
 	dev     *Device
 	m       cu.Module
-	entries map[string]int
+	entries []entry
 }
 
 // logSize is what is kept of the PTX compiler's log.
@@ -25,7 +26,7 @@ const logSize = 16 << 10
 
 // Load compiles PTX for the device. An error has the compiler's log.
 func (d *Device) Load(ptx string) (*Module, error) {
-	entries, err := ptxEntries(ptx)
+	entries, err := entriesOf(ptx)
 	if err != nil {
 		return nil, d.fail(err, "load of PTX")
 	}
@@ -50,18 +51,25 @@ func (m *Module) Close() error {
 	return m.dev.fail(m.dev.in(m.m.Unload), "cuModuleUnload")
 }
 
+// Kernels are the names of the module's kernels, in the order of the PTX.
+func (m *Module) Kernels() (names []string) {
+	for _, e := range m.entries {
+		names = append(names, e.name)
+	}
+	return names
+}
+
 // Kernel is a kernel of a module.
 type Kernel struct {
-	dev    *Device
-	name   string
-	f      drv.Function
-	params int
+	dev *Device
+	entry
+	f drv.Function
 }
 
 // Kernel gives the kernel of that name.
 func (m *Module) Kernel(name string) (*Kernel, error) {
-	size, ok := m.entries[name]
-	if !ok {
+	i := slices.IndexFunc(m.entries, func(e entry) bool { return e.name == name })
+	if i < 0 {
 		return nil, m.dev.fail(NotFound, "cuModuleGetFunction of %s", name)
 	}
 	var f cu.Function
@@ -72,11 +80,14 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, m.dev.fail(err, "cuModuleGetFunction of %s", name)
 	}
-	return &Kernel{m.dev, name, drv.Function(handle(f)), size}, nil
+	return &Kernel{m.dev, m.entries[i], drv.Function(handle(f))}, nil
 }
 
 // Name is the kernel's name in the module.
 func (k *Kernel) Name() string { return k.name }
+
+// Threads is how many threads a block may have by the kernel's .maxntid; 0 where it has none.
+func (k *Kernel) Threads() int { return k.threads }
 
 // Resources says what a kernel needs: of registers and bytes of local memory per thread,
 // and of bytes of shared memory per block, besides what a launch asks for.
