@@ -5,6 +5,7 @@ package gpu
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -109,14 +110,21 @@ func (k *Kernel) Resources() (r Resources, err error) {
 // AllowShared lets launches ask for up to that many bytes of dynamic shared memory. Without
 // it they have 48 KB, less what the kernel declares.
 func (k *Kernel) AllowShared(bytes int) error {
-	return k.dev.fail(drv.FunctionSet(k.dev.ctx, k.f, drv.MaxShared, bytes), "cuFuncSetAttribute of %s to %d bytes of shared memory", k.name, bytes)
+	err := error(InvalidValue)
+	if fits(bytes) {
+		err = drv.FunctionSet(k.dev.ctx, k.f, drv.MaxShared, bytes)
+	}
+	return k.dev.fail(err, "cuFuncSetAttribute of %s to %d bytes of shared memory", k.name, bytes)
 }
 
 // Occupancy is how many blocks of that many threads, with that much dynamic shared memory,
 // run on a multiprocessor at once.
 func (k *Kernel) Occupancy(threads, shared int) (int, error) {
-	n, err := drv.Occupancy(k.dev.ctx, k.f, threads, shared)
-	return n, k.dev.fail(err, "cuOccupancyMaxActiveBlocksPerMultiprocessor of %s", k.name)
+	n, err := 0, error(InvalidValue)
+	if fits(threads, shared) && threads > 0 {
+		n, err = drv.Occupancy(k.dev.ctx, k.f, threads, shared)
+	}
+	return n, k.dev.fail(err, "cuOccupancyMaxActiveBlocksPerMultiprocessor of %s, %d threads, %d bytes of shared memory", k.name, threads, shared)
 }
 
 // Dim is a size in up to three dimensions; 0 counts as 1.
@@ -143,12 +151,23 @@ func (k *Kernel) Launch(s *Stream, grid, block Dim, shared int, p *Params) error
 	return k.dev.fail(err, "launch of %s, %s blocks of %s threads, %d bytes of shared memory", k.name, grid, block, shared)
 }
 
+// fits reports whether the driver's types have all of some numbers: what they cut off could
+// make one that it takes.
+func fits(numbers ...int) bool {
+	for _, n := range numbers {
+		if n < 0 || n > math.MaxInt32 {
+			return false
+		}
+	}
+	return true
+}
+
 // check finds what the driver would not, or not by name.
 func (k *Kernel) check(s *Stream, grid, block Dim, shared int, p *Params) error {
 	if !s.dev.same(k.dev) {
 		return fmt.Errorf("the stream is of %s", s.dev)
 	}
-	if min(grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared) < 0 {
+	if !fits(grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared) {
 		return InvalidValue
 	}
 	if len(p.bytes) != k.params {

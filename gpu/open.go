@@ -50,7 +50,7 @@ func Open(c Choice) ([]*Device, error) {
 	for _, i := range indices {
 		d, err := open(i, n, c.Simulated > 0, cudaVersion(version))
 		if err != nil {
-			return nil, errors.Join(err, Close(out))
+			return nil, Join(err, Close(out))
 		}
 		out = append(out, d)
 	}
