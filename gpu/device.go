@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -124,7 +123,7 @@ func (d *Device) Close() error {
 	}
 	err := d.dev.ReleasePrimaryCtx()
 	drv.Forget()
-	return errors.Join(leak, d.fail(err, "cuDevicePrimaryCtxRelease"))
+	return Join(leak, d.fail(err, "cuDevicePrimaryCtxRelease"))
 }
 
 // Close closes devices, all of them.
@@ -133,5 +132,5 @@ func Close(devices []*Device) error {
 	for _, d := range devices {
 		errs = append(errs, d.Close())
 	}
-	return errors.Join(errs...)
+	return Join(errs...)
 }

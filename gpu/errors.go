@@ -56,6 +56,51 @@ func (d *Device) fail(err error, op string, args ...any) error {
 	return e
 }
 
+// joined are several errors.
+type joined []error
+
+// Error has each in a line of its own.
+func (j joined) Error() string { return errors.Join(j...).Error() }
+
+// Unwrap gives them.
+func (j joined) Unwrap() []error { return j }
+
+// Join is errors.Join for what is done although something failed before, as to close all
+// there is: a fault that stays with a device is what every call answers from then on, and
+// of those only the first is kept.
+func Join(errs ...error) error {
+	type fault struct {
+		device int
+		result Result
+	}
+	var out joined
+	seen := map[fault]bool{}
+	for _, err := range errs {
+		parts := []error{err}
+		if j, ok := err.(joined); ok {
+			parts = j
+		}
+		for _, err := range parts {
+			var e *Error
+			var r Result
+			if errors.As(err, &e) && errors.As(e.Err, &r) && r.Lasts() {
+				f := fault{e.Device.Index, r}
+				if seen[f] {
+					continue
+				}
+				seen[f] = true
+			}
+			if err != nil {
+				out = append(out, err)
+			}
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return out
+}
+
 // mostFindings bounds the findings in an error. The first tell most.
 const mostFindings = 4
 

@@ -61,6 +61,13 @@ func (e *UnavailableError) Error() string {
 // Unwrap is the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
+// SettingError says which variable of the environment the simulator does not take, with
+// its value and the rule. It is a mistake of who calls, where UnavailableError is none.
+type SettingError struct{ What string }
+
+// Error says it.
+func (e *SettingError) Error() string { return e.What }
+
 // NotBuilt is the error of a program that was built without the tag cuda.
 func NotBuilt() error {
 	return &UnavailableError{What: "this program was built without CUDA", Hint: "make build-cuda builds bin/verify and bin/train with it"}

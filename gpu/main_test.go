@@ -44,6 +44,9 @@ var variants = map[string][]string{
 	"failed": {"INIT=CUDA_ERROR_NO_DEVICE"},
 	"old":    {"VERSION=11080"},
 	"volta":  {"MAJOR=7"},
+
+	"setting": {"SIMULATOR=1", "INIT=CUDA_ERROR_INVALID_VALUE", `REFUSAL="X=7: it must be 8"`},
+	"refused": {"SIMULATOR=1", "INIT=CUDA_ERROR_OUT_OF_MEMORY", `REFUSAL="no room for 9 bytes"`},
 }
 
 // parent makes the fakes and runs the tests with one of them.
@@ -122,7 +125,10 @@ func opened(devices string) string {
 	}
 	d, err := Open(c)
 	var un *UnavailableError
+	var set *SettingError
 	switch {
+	case errors.As(err, &set):
+		return "setting: " + err.Error()
 	case errors.As(err, &un):
 		return "unavailable: " + un.What
 	case err != nil:

@@ -5,7 +5,9 @@ package gpu
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
 	"strings"
 
 	"gorgonia.org/cu"
@@ -17,7 +19,7 @@ import (
 type Module struct {
 	dev     *Device
 	m       cu.Module
-	entries map[string]int
+	entries []entry
 }
 
 // logSize is what is kept of the PTX compiler's log.
@@ -25,7 +27,7 @@ const logSize = 16 << 10
 
 // Load compiles PTX for the device. An error has the compiler's log.
 func (d *Device) Load(ptx string) (*Module, error) {
-	entries, err := ptxEntries(ptx)
+	entries, err := entriesOf(ptx)
 	if err != nil {
 		return nil, d.fail(err, "load of PTX")
 	}
@@ -50,18 +52,25 @@ func (m *Module) Close() error {
 	return m.dev.fail(m.dev.in(m.m.Unload), "cuModuleUnload")
 }
 
+// Kernels are the names of the module's kernels, in the order of the PTX.
+func (m *Module) Kernels() (names []string) {
+	for _, e := range m.entries {
+		names = append(names, e.name)
+	}
+	return names
+}
+
 // Kernel is a kernel of a module.
 type Kernel struct {
-	dev    *Device
-	name   string
-	f      drv.Function
-	params int
+	dev *Device
+	entry
+	f drv.Function
 }
 
 // Kernel gives the kernel of that name.
 func (m *Module) Kernel(name string) (*Kernel, error) {
-	size, ok := m.entries[name]
-	if !ok {
+	i := slices.IndexFunc(m.entries, func(e entry) bool { return e.name == name })
+	if i < 0 {
 		return nil, m.dev.fail(NotFound, "cuModuleGetFunction of %s", name)
 	}
 	var f cu.Function
@@ -72,11 +81,14 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, m.dev.fail(err, "cuModuleGetFunction of %s", name)
 	}
-	return &Kernel{m.dev, name, drv.Function(handle(f)), size}, nil
+	return &Kernel{m.dev, m.entries[i], drv.Function(handle(f))}, nil
 }
 
 // Name is the kernel's name in the module.
 func (k *Kernel) Name() string { return k.name }
+
+// Threads is how many threads a block may have by the kernel's .maxntid; 0 where it has none.
+func (k *Kernel) Threads() int { return k.threads }
 
 // Resources says what a kernel needs: of registers and bytes of local memory per thread,
 // and of bytes of shared memory per block, besides what a launch asks for.
@@ -98,14 +110,21 @@ func (k *Kernel) Resources() (r Resources, err error) {
 // AllowShared lets launches ask for up to that many bytes of dynamic shared memory. Without
 // it they have 48 KB, less what the kernel declares.
 func (k *Kernel) AllowShared(bytes int) error {
-	return k.dev.fail(drv.FunctionSet(k.dev.ctx, k.f, drv.MaxShared, bytes), "cuFuncSetAttribute of %s to %d bytes of shared memory", k.name, bytes)
+	err := error(InvalidValue)
+	if fits(bytes) {
+		err = drv.FunctionSet(k.dev.ctx, k.f, drv.MaxShared, bytes)
+	}
+	return k.dev.fail(err, "cuFuncSetAttribute of %s to %d bytes of shared memory", k.name, bytes)
 }
 
 // Occupancy is how many blocks of that many threads, with that much dynamic shared memory,
 // run on a multiprocessor at once.
 func (k *Kernel) Occupancy(threads, shared int) (int, error) {
-	n, err := drv.Occupancy(k.dev.ctx, k.f, threads, shared)
-	return n, k.dev.fail(err, "cuOccupancyMaxActiveBlocksPerMultiprocessor of %s", k.name)
+	n, err := 0, error(InvalidValue)
+	if fits(threads, shared) && threads > 0 {
+		n, err = drv.Occupancy(k.dev.ctx, k.f, threads, shared)
+	}
+	return n, k.dev.fail(err, "cuOccupancyMaxActiveBlocksPerMultiprocessor of %s, %d threads, %d bytes of shared memory", k.name, threads, shared)
 }
 
 // Dim is a size in up to three dimensions; 0 counts as 1.
@@ -132,12 +151,23 @@ func (k *Kernel) Launch(s *Stream, grid, block Dim, shared int, p *Params) error
 	return k.dev.fail(err, "launch of %s, %s blocks of %s threads, %d bytes of shared memory", k.name, grid, block, shared)
 }
 
+// fits reports whether the driver's types have all of some numbers: what they cut off could
+// make one that it takes.
+func fits(numbers ...int) bool {
+	for _, n := range numbers {
+		if n < 0 || n > math.MaxInt32 {
+			return false
+		}
+	}
+	return true
+}
+
 // check finds what the driver would not, or not by name.
 func (k *Kernel) check(s *Stream, grid, block Dim, shared int, p *Params) error {
 	if !s.dev.same(k.dev) {
 		return fmt.Errorf("the stream is of %s", s.dev)
 	}
-	if min(grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared) < 0 {
+	if !fits(grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared) {
 		return InvalidValue
 	}
 	if len(p.bytes) != k.params {

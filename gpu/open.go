@@ -20,7 +20,8 @@ const (
 )
 
 // Open opens the devices of a choice, in its order. A machine that cannot give them, and a
-// library that is not of the chosen kind, is an UnavailableError. A process has either real
+// library that is not of the chosen kind, is an UnavailableError; a variable of the
+// environment that the simulator does not take a SettingError. A process has either real
 // devices or simulated ones, of one number.
 func Open(c Choice) ([]*Device, error) {
 	if err := load(c); err != nil {
@@ -49,7 +50,7 @@ func Open(c Choice) ([]*Device, error) {
 	for _, i := range indices {
 		d, err := open(i, n, c.Simulated > 0, cudaVersion(version))
 		if err != nil {
-			return nil, errors.Join(err, Close(out))
+			return nil, Join(err, Close(out))
 		}
 		out = append(out, d)
 	}
@@ -83,7 +84,12 @@ func load(c Choice) error {
 	case drv.NoSimulator:
 		what, hint = what+", and a simulator was chosen", SimulatorVariable+" names its file"
 	case drv.InitFailed:
-		hint = "nvidia-smi may say more"
+		if failed.Why != "" && failed.Init == InvalidValue {
+			return &SettingError{failed.Why}
+		}
+		if hint = ""; c.Simulated == 0 {
+			hint = "nvidia-smi may say more"
+		}
 	case drv.OtherIsOpened:
 		hint = ""
 	}

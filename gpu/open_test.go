@@ -34,6 +34,9 @@ func TestOpen(t *testing.T) {
 		{"real", "sim", "sim:1", "", "simulated device 0 (Fake 0, sm_90) SIM-1010, <nil>"},
 		{"real", "sim", "sim:9", "", "unavailable: SIM: cuInit: invalid value"},
 
+		{"real", "setting", "sim:1", "", "setting: X=7: it must be 8"},
+		{"real", "refused", "sim:1", "", "unavailable: SIM: no room for 9 bytes"},
+
 		{"broken", "sim", "all", "", "unavailable: the driver cannot be loaded: "},
 		{"none", "sim", "all", "", "unavailable: the driver has no device"},
 		{"failed", "sim", "all", "", "unavailable: libcuda.so.1: cuInit: no device"},

@@ -3,14 +3,14 @@
 package gpu
 
 import (
-	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // TestEntries: the sizes of parameters, as compilers declare them.
 func TestEntries(t *testing.T) {
-	got, err := ptxEntries(`
+	got, err := entriesOf(`
 .version 8.0
 .target sm_80
 .address_size 64
@@ -35,15 +35,35 @@ func TestEntries(t *testing.T) {
 { ret; }
 .visible .entry pointers(.param .u64 .ptr .global .align 1 a, .param .u64 .ptr .align 16 b, .param .f64 c, .param .b16 d)
 { ret; }
+.entry wide() .minnctapersm 2 .maxntid 8,16, 4 /* of threads */ .maxnreg 64 { .maxntid 7; ret; }
 .visible .func (.param .b32 r) helper(.param .b64 x) { ret; }
 `)
-	want := map[string]int{"one": 24, "none": 0, "bare": 0, "bytes": 192, "pointers": 26}
-	if err != nil || !maps.Equal(got, want) {
+	want := []entry{{"one", 24, 256}, {"none", 0, 0}, {"bare", 0, 0}, {"bytes", 192, 0}, {"pointers", 26, 0}, {"wide", 0, 512}}
+	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v\nwant %v", got, err, want)
 	}
-	for _, bad := range []string{".entry f(.param .u64)", ".entry f(.reg .u64 a)", ".entry f(.param .align 0 .b8 a[4])", ".entry f(.param .b8 a[0])", ".entry f(.param .u64 a .u64 b)"} {
-		if got, err := ptxEntries(bad); err == nil || !strings.Contains(err.Error(), "kernel f: parameter") {
+	for _, bad := range []string{".entry f(.param .u64)", ".entry f(.reg .u64 a)", ".entry f(.param .align 0 .b8 a[4])", ".entry f(.param .b8 a[0])", ".entry f(.param .u64 a .u64 b)",
+		".entry f(.param .b8 a[32765])", ".entry f(.param .align 99999999999999999999 .b8 a[9])", ".entry f(.param .b64 a[4611686018427387904])"} {
+		if got, err := entriesOf(bad); err == nil || !strings.Contains(err.Error(), "kernel f: parameter") {
 			t.Errorf("%s: %v, %v", bad, got, err)
+		}
+	}
+}
+
+// TestNoEntries: texts whose kernels are not all known for what they are.
+func TestNoEntries(t *testing.T) {
+	for text, want := range map[string]string{
+		".entry":                                       "1 of 1 kernels are not understood",
+		".entry f() {} .entry (.param .u64 a) {":       "1 of 2 kernels are not understood",
+		".entry f() {} .entry f() {}":                  "kernel f: is there twice",
+		".entry f(.param .b8 a[32760], .param .u64 b)": "kernel f: more than 32764 bytes of parameters",
+		".entry f() .maxntid 0 {":                      "kernel f: .maxntid 0: no block has so many threads",
+		".entry f() .maxntid 1025, 1 {":                "kernel f: .maxntid 1025, 1: no block has so many threads",
+		".entry f() .maxntid 32, 33, 1 {":              "kernel f: .maxntid 32, 33, 1: no block has so many threads",
+		".entry f() .maxntid 99999999999999999999 {":   "kernel f: .maxntid 99999999999999999999: no block has so many threads",
+	} {
+		if got, err := entriesOf(text); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, %v; want %s", text, got, err, want)
 		}
 	}
 }
@@ -69,9 +89,9 @@ func FuzzEntries(f *testing.F) {
 	f.Add(".entry f(.param .align 99999999999999999999 .b8 a[99999999999999999999])/*")
 	f.Add("/")
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := ptxEntries(s)
-		for name, n := range got {
-			if n < 0 || name == "" || err != nil {
+		got, err := entriesOf(s)
+		for _, e := range got {
+			if e.params < 0 || e.params > mostParameters || e.threads < 0 || e.threads > mostThreads || e.name == "" || err != nil {
 				t.Errorf("%q: %v, %v", s, got, err)
 			}
 		}

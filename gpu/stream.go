@@ -3,8 +3,8 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
+	"math"
 
 	"gorgonia.org/cu"
 
@@ -43,7 +43,7 @@ func (s *Stream) Device() *Device { return s.dev }
 func (s *Stream) Close() error {
 	s.dev.live.streams.Add(-1)
 	err := s.Sync()
-	return errors.Join(err, s.dev.fail(s.dev.in(s.s.Destroy), "cuStreamDestroy"))
+	return Join(err, s.dev.fail(s.dev.in(s.s.Destroy), "cuStreamDestroy"))
 }
 
 // Sync waits for the work that the stream has been given.
@@ -151,7 +151,7 @@ func (s *Stream) Fill(dst *Buffer, offset int, v byte, n int) error {
 // Fill32 sets n words of 4 bytes of dst, from an offset in bytes on that is a multiple of
 // 4, to v. It does not wait.
 func (s *Stream) Fill32(dst *Buffer, offset int, v uint32, n int) error {
-	p, err := s.own(dst, offset, 4*n)
+	p, err := s.own(dst, offset, 4*min(max(n, -1), math.MaxInt/4)) // more is beyond any buffer
 	if err == nil && offset%4 != 0 {
 		err = fmt.Errorf("offset %d is not a multiple of 4", offset)
 	}

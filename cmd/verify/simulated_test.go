@@ -34,6 +34,23 @@ func alone(t *testing.T, memory string, args ...string) (code int, stdout, stder
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
+// TestSimulatedRefused: a variable that the simulator does not take is a usage error that
+// names it, its value and the rule; memory that there is no address space for is a run that
+// could not be.
+func TestSimulatedRefused(t *testing.T) {
+	args := on("sim:1", "--contract", "C-DDP-001.1", "--plan", "dp=2", "--config", "nano", "--steps", "1")
+	code, stdout, stderr := alone(t, "-1", args...)
+	if want := `verify: LOCKSTEP_SIM_MEMORY="-1": it must be bytes from 1M to 64G, `; code != cli.Usage || stdout != "" || !strings.HasPrefix(stderr, want) {
+		t.Errorf("exit %d, want %d and %s\n%s%s", code, cli.Usage, want, stdout, stderr)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ulimit -v 64000000; exec "$0" "$@"`, os.Args[0]}, args...)...)
+	cmd.Env = append(os.Environ(), "VERIFY_TEST_AS_COMMAND=1", "LOCKSTEP_SIM_MEMORY=64G")
+	out, _ := cmd.CombinedOutput()
+	if want := "could not be reserved: mmap of 137506062336 bytes: Cannot allocate memory"; cmd.ProcessState.ExitCode() != cli.CannotRun || !strings.Contains(string(out), want) {
+		t.Errorf("exit %d, want %d and %s\n%s", cmd.ProcessState.ExitCode(), cli.CannotRun, want, out)
+	}
+}
+
 // TestSimulatedDevices: whatever form a verification on simulated devices is written in, it
 // says that they are, and that nobody looked at them; also where their histories are judged
 // again by who has none.

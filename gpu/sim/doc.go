@@ -23,7 +23,7 @@
 //
 // Its first word is the class: out-of-bounds, misaligned, uninitialised, race,
 // divergent-barrier, divergent-shuffle, use-after-free, other-device, host-access, leak,
-// trap, timeout. The launch's error is that of a driver (CUDA_ERROR_ILLEGAL_ADDRESS,
+// trap, timeout, host-memory. The launch's error is that of a driver (CUDA_ERROR_ILLEGAL_ADDRESS,
 // CUDA_ERROR_MISALIGNED_ADDRESS, else CUDA_ERROR_ASSERT or CUDA_ERROR_LAUNCH_FAILED),
 // comes when something waits, and stays with the context.
 //
@@ -38,11 +38,15 @@
 //
 // # Environment
 //
-//	LOCKSTEP_SIM_DEVICES  how many devices (2)
-//	LOCKSTEP_SIM_MEMORY   bytes of each, with K, M or G (2G)
-//	LOCKSTEP_SIM_THREADS  threads that execute blocks (the processors)
-//	LOCKSTEP_SIM_CHECKS   none: only what keeps the process alive is checked (all)
-//	LOCKSTEP_SIM_ISA      generic, avx2 or avx512 (the best there is)
+// A value that is none makes cuInit fail, and lockstep_simulator_refusal says what is wrong
+// with which variable; as it does where a device's address space cannot be reserved, which
+// is ten times its memory.
+//
+//	LOCKSTEP_SIM_DEVICES  how many devices, from 1 to 16 (2)
+//	LOCKSTEP_SIM_MEMORY   bytes of each, with K, M or G, from 1M to 64G (2G)
+//	LOCKSTEP_SIM_THREADS  threads that execute blocks, from 1 to 256 (the processors)
+//	LOCKSTEP_SIM_CHECKS   all or none: only what keeps the process alive is checked (all)
+//	LOCKSTEP_SIM_ISA      at most generic, avx2 or avx512 (the best there is)
 //	LOCKSTEP_SIM_BUDGET   instructions that a warp may execute (2^36)
-//	LOCKSTEP_SIM_QUIET    1: findings are not written to standard error
+//	LOCKSTEP_SIM_QUIET    1: findings are not written to standard error (0)
 package sim

@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,15 +41,18 @@ func TestMain(m *testing.M) {
 		path = filepath.Join("..", "..", "bin", "libcuda-sim.so")
 	}
 	// Findings that are expected need not be printed.
-	os.Setenv("LOCKSTEP_SIM_QUIET", "1")
-	os.Setenv("LOCKSTEP_SIM_MEMORY", "64M")
+	for _, v := range [][2]string{{"LOCKSTEP_SIM_QUIET", "1"}, {"LOCKSTEP_SIM_MEMORY", "64M"}} {
+		if _, ok := os.LookupEnv(v[0]); !ok {
+			os.Setenv(v[0], v[1])
+		}
+	}
 	var err error
 	if lib, err = harness.Open(path); err != nil {
 		os.Stderr.WriteString(err.Error() + "\nmake build-sim builds it\n")
 		os.Exit(1)
 	}
 	if r := lib.Call("cuInit", 0); r != success {
-		os.Stderr.WriteString("cuInit failed\n")
+		fmt.Fprintf(os.Stderr, "cuInit: %d: %s\n", r, lib.Text("lockstep_simulator_refusal"))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

@@ -136,6 +136,26 @@ func TestCorrectKernels(t *testing.T) {
 		return math.Float32bits(a)
 	})
 
+	out = r.alloc(256)
+	run("ragged", dim{1}, dim{64}, 0, r.upload(floats(f[:61]...)), out, 61)
+	check("ragged", toWords(r.download(out, 256)), func(i int) uint32 {
+		if i < 3 {
+			return 0
+		}
+		return math.Float32bits(f[63-i])
+	})
+
+	out = r.alloc(1024)
+	run("readers", dim{4}, dim{64}, 0, in, out, r.alloc(1024))
+	check("readers", toWords(r.download(out, 1024)), func(i int) uint32 {
+		t := uint32(i % 64)
+		a := func(t uint32) uint32 { return x[t^32] + x[t] + 2*(t^32) + 2*t }
+		b := func(t uint32) uint32 {
+			return 2*(a(t^1)+a(t)) + a(t^1)&255 + a(t)&255
+		}
+		return 2*b(t) + b(t)&255
+	})
+
 	bin := r.upload([]byte("an array of bytes, which several threads write beside each other"))
 	bout := r.alloc(61)
 	run("bytes", dim{1}, dim{61}, 0, bin, bout)

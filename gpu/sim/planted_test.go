@@ -68,6 +68,23 @@ var bugs = []planted{
 	{"race_copy_barrier", "race", assertion, "with no barrier between", 1, 0},
 	{"race_global", "race", assertion, "thread=32,0,0|thread=0,0,0", 1, 0},
 
+	{"copy_oob_source", "out-of-bounds", illegalAddress, "thread=1,0,0 .* reads 16 bytes of global memory at 0x[0-9a-f]+, 16 bytes from the begin of 24", 1, 0},
+	{"copy_oob_shared", "out-of-bounds", illegalAddress, "thread=15,0,0 .* writes shared memory at 0x[0-9a-f]+0, beyond the end", 1, 0},
+	{"copy_uninit", "uninitialised", assertion, "thread=0,0,0 .* reads global memory", 1, 0},
+	{"copy_race_source", "race", assertion, "thread=32,0,0 .* reads global memory at 0x[0-9a-f]+, which thread 16,0,0 has written with no barrier between", 1, 0},
+	{"copy_race_shared", "race", assertion, "thread=0,0,0 .* reads shared memory at 0x[0-9a-f]+, to which a copy is under way", 1, 0},
+
+	{"readers_warps", "race", assertion, "thread=40,0,0 .* writes shared memory at 0x[0-9a-f]+, which several warps have read with no barrier between", 1, 0},
+	{"readers_lanes", "race", assertion, "thread=4,0,0 .* writes shared memory at 0x[0-9a-f]+, which several threads of warp 0 have read with no barrier of the warp", 1, 0},
+	{"readers_warps_bytes", "race", assertion, "thread=40,0,0 .* writes shared memory at 0x[0-9a-f]+, which several warps have read with no barrier between", 1, 0},
+	{"readers_lanes_bytes", "race", assertion, "thread=4,0,0 .* writes shared memory at 0x[0-9a-f]+, which several threads of warp 0 have read with no barrier of the warp", 1, 0},
+	{"readers_warps_global", "race", assertion, "thread=40,0,0 .* writes global memory at 0x[0-9a-f]+, which several warps have read with no barrier between", 1, 0},
+	{"readers_lanes_global", "race", assertion, "thread=4,0,0 .* writes global memory at 0x[0-9a-f]+, which several threads of warp 0 have read with no barrier of the warp", 1, 0},
+	{"readers_warps_global_bytes", "race", assertion, "thread=40,0,0 .* writes global memory at 0x[0-9a-f]+, which several warps have read with no barrier between", 1, 0},
+	{"readers_lanes_global_bytes", "race", assertion, "thread=4,0,0 .* writes global memory at 0x[0-9a-f]+, which several threads of warp 0 have read with no barrier of the warp", 1, 0},
+
+	{"blocks_readers", "race", assertion, "block=1,0,0 .* writes global memory at 0x[0-9a-f]+, which several blocks have read in this launch", 2, 0},
+	{"blocks_readers_bytes", "race", assertion, "block=1,0,0 .* writes global memory at 0x[0-9a-f]+, which several blocks have read in this launch", 2, 0},
 	{"blocks_write", "race", assertion, "block=1,0,0 thread=0,0,0 .* writes global memory at 0x[0-9a-f]+, which thread 0,0,0 of block 0,0,0 has written in this launch", 2, 0},
 	{"blocks_sum", "race", assertion, "block=1,0,0 .* in this launch", 2, 0},
 	{"blocks_neighbour", "race", assertion, "block=1,0,0 .* in this launch", 2, 0},

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/lockstep-ml/lockstep/gpu"
 )
@@ -44,7 +43,7 @@ func (a *arena) close() error {
 		errs = append(errs, a.host.Free())
 	}
 	a.dev, a.host = nil, nil
-	return errors.Join(errs...)
+	return gpu.Join(errs...)
 }
 
 // room makes sure that lists of so many bytes, together, fit: what list gives from now on

@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -58,7 +57,7 @@ func New(d *gpu.Device) (*Backend, error) {
 func NewOf(d *gpu.Device, ptx fs.FS) (*Backend, error) {
 	b := &Backend{dev: d, staging: newStaging(d), routines: map[string]*routine{}, peers: map[*gpu.Device]bool{}}
 	if err := b.open(ptx); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, gpu.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -92,7 +91,7 @@ func (b *Backend) Close() error {
 		errs = append(errs, b.scratch.Free())
 	}
 	b.stream, b.modules, b.scratch = nil, nil, nil
-	return errors.Join(append(errs, b.sums.close(), b.fixed.close())...)
+	return gpu.Join(append(errs, b.sums.close(), b.fixed.close())...)
 }
 
 // Device is where the backend computes.

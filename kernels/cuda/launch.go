@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"regexp"
-	"strconv"
+	"slices"
 
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
@@ -24,44 +23,69 @@ type routine struct {
 	calls   uint64
 }
 
-// entry finds the kernels of PTX, and the number of threads that each is compiled for.
-func entry() *regexp.Regexp {
-	return regexp.MustCompile(`\.visible \.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)\b`)
-}
-
-// load compiles all PTX and finds the kernels in it.
+// load compiles all PTX and finds the kernels in it: those that the backend launches, no
+// more and no fewer.
 func (b *Backend) load(ptx fs.FS) error {
 	files, err := fs.Glob(ptx, "*.ptx")
 	if err != nil {
 		return err
 	}
-	pattern := entry()
 	for _, name := range files {
 		text, err := fs.ReadFile(ptx, name)
-		if err != nil {
-			return err
+		if err == nil {
+			err = b.loadText(string(text))
 		}
-		m, err := b.dev.Load(string(text))
 		if err != nil {
 			return fmt.Errorf("kernels of %s: %w", name, err)
 		}
-		b.modules = append(b.modules, m)
-		for _, e := range pattern.FindAllStringSubmatch(string(text), -1) {
-			k, err := m.Kernel(e[1])
-			if err != nil {
-				return err
-			}
-			threads, err := strconv.Atoi(e[2])
-			if err != nil {
-				return err
-			}
-			b.routines[e[1]] = &routine{kernel: k, threads: threads}
-			if e[1] != partKernel {
-				b.names = append(b.names, e[1])
-			}
+	}
+	for _, name := range launched() {
+		if b.routines[name] == nil {
+			return fmt.Errorf("kernels of %d files of PTX: %s, which is launched, is in none", len(files), name)
 		}
 	}
 	return nil
+}
+
+// loadText compiles the PTX of one file and finds its kernels.
+func (b *Backend) loadText(text string) error {
+	m, err := b.dev.Load(text)
+	if err != nil {
+		return err
+	}
+	b.modules = append(b.modules, m)
+	for _, name := range m.Kernels() {
+		k, err := m.Kernel(name)
+		switch {
+		case err != nil:
+			return err
+		case !slices.Contains(launched(), name):
+			return fmt.Errorf("%s: is none that is launched", name)
+		case b.routines[name] != nil:
+			return fmt.Errorf("%s: is in another file too", name)
+		case k.Threads() == 0:
+			return fmt.Errorf("%s: has no .maxntid, which says how many threads a block of it has", name)
+		}
+		b.routines[name] = &routine{kernel: k, threads: k.Threads()}
+		if name != partKernel {
+			b.names = append(b.names, name)
+		}
+	}
+	return nil
+}
+
+// launched are the kernels that the backend launches.
+func launched() []string {
+	return []string{
+		"adamw", "add_bias", "add_vectors", "attention_dp", "attention_ds", "attention_keys_16x16", "attention_keys_32x32",
+		"attention_scores", "attention_softmax", "attention_values", "column_sum", "copy", "cross_entropy_grad", "cross_entropy_nll",
+		"embedding", "embedding_grad", "fill", "hash", "hash_changed", "logits_exp_sum", "logits_max", partKernel,
+		"product_nn_128x128", "product_nn_128x64", "product_nn_16x16", "product_nn_32x32",
+		"product_nt_128x128", "product_nt_128x64", "product_nt_16x16", "product_nt_32x32",
+		"product_tn_128x128", "product_tn_128x64", "product_tn_32x32",
+		"reduce_max", "reduce_sum", "residual", "rmsnorm", "rmsnorm_grad_dw", "rmsnorm_grad_dx", "rope", "scale", "sgd",
+		"sum_squares", "swiglu", "swiglu_grad",
+	}
 }
 
 // Tally implements kernels.Tallier: one routine for each kernel of the device.
@@ -83,11 +107,11 @@ type call struct {
 	p *gpu.Params
 }
 
-// begin starts a launch of a kernel; the backend is locked.
+// begin starts a launch of a kernel, one of launched; the backend is locked.
 func (b *Backend) begin(name string) call {
 	r := b.routines[name]
 	if r == nil {
-		panic("cuda: no kernel " + name)
+		panic("kernels: " + name + " is not among the kernels that are launched")
 	}
 	return call{b, r, b.params.Reset()}
 }

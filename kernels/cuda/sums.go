@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"errors"
-
 	"github.com/lockstep-ml/lockstep/gpu"
 	"github.com/lockstep-ml/lockstep/kernels"
 )
@@ -59,7 +57,7 @@ func (l *ledger) close() error {
 		errs = append(errs, l.host.Free())
 	}
 	*l = ledger{}
-	return errors.Join(errs...)
+	return gpu.Join(errs...)
 }
 
 // await takes words for a launch and gives their address.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/lockstep-ml/lockstep/gpu"
@@ -16,6 +17,10 @@ import (
 // process's end closes them.
 func openCUDA(c gpu.Choice) (*Opened, error) {
 	devices, err := gpu.Open(c)
+	var setting *gpu.SettingError
+	if errors.As(err, &setting) {
+		return nil, AsUsage(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,17 @@ func (r Result) Error() string {
 	return fmt.Sprintf("result %d, which this program does not know", int(r))
 }
 
+// Lasts reports whether a result is a fault that stays with its context: whatever is called
+// from then on answers with it.
+func (r Result) Lasts() bool {
+	switch r {
+	case C.CUDA_ERROR_ECC_UNCORRECTABLE, C.CUDA_ERROR_ILLEGAL_ADDRESS, C.CUDA_ERROR_LAUNCH_TIMEOUT, C.CUDA_ERROR_ASSERT, C.CUDA_ERROR_HARDWARE_STACK_ERROR,
+		C.CUDA_ERROR_ILLEGAL_INSTRUCTION, C.CUDA_ERROR_MISALIGNED_ADDRESS, C.CUDA_ERROR_INVALID_ADDRESS_SPACE, C.CUDA_ERROR_INVALID_PC, C.CUDA_ERROR_LAUNCH_FAILED:
+		return true
+	}
+	return false
+}
+
 // State is what became of opening a library.
 type State int
 
@@ -59,7 +70,7 @@ const (
 type OpenError struct {
 	State State
 	Path  string
-	Why   string // of the loader, or the library that is open
+	Why   string // of the loader, of a simulator that does not start, or the library that is open
 	Init  Result // of cuInit
 }
 
@@ -73,6 +84,9 @@ func (e *OpenError) Error() string {
 	case NoSimulator:
 		return e.Path + " is no simulator of this version"
 	case InitFailed:
+		if e.Why != "" {
+			return e.Path + ": " + e.Why
+		}
 		return e.Path + ": cuInit: " + e.Init.Error()
 	}
 	return "this process runs with " + e.Why

@@ -15,6 +15,13 @@ CUresult cuInit(unsigned int flags) {
 	return CUDA_SUCCESS;
 }
 
+// refusal is why a simulator did not start, if it says so.
+static void refusal(void *lib, char *why, size_t size) {
+	const char *(*call)(void) = dlsym(lib, "lockstep_simulator_refusal");
+	const char *text = call ? call() : NULL;
+	if (text) snprintf(why, size, "%s", text);
+}
+
 static int start(void *lib, int devices, int *result) {
 	int (*version)(void) = dlsym(lib, "lockstep_simulator");
 	if (version && !devices) return DRV_IS_SIMULATOR;
@@ -38,7 +45,8 @@ int drv_open(const char *path, int devices, int *result, char *why, size_t size)
 	}
 	int state = start(lib, devices, result);
 	if (state == DRV_OPEN) __atomic_store_n(&library, lib, __ATOMIC_RELEASE);
-	else if (state != DRV_INIT_FAILED) dlclose(lib); // one that began to start has threads of its own
+	else if (state == DRV_INIT_FAILED) refusal(lib, why, size); // it stays: one that began to start has threads of its own
+	else dlclose(lib);
 	return state;
 }
 

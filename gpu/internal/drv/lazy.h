@@ -13,7 +13,8 @@ enum {
 };
 
 // drv_open loads a library, and starts it where it is what was asked for: a driver where
-// devices is 0, else a simulator with so many. It must not be called by two threads at
+// devices is 0, else a simulator with so many. Where it fails, why says what the loader or
+// the simulator says of that, and may be empty. It must not be called by two threads at
 // once, nor again after it succeeded.
 int drv_open(const char *path, int devices, int *result, char *why, size_t size);
 

@@ -75,7 +75,7 @@ template <class T, class R> void parameter(Warp &w, const Ins &i) {
 		R *d = reg<R>(w, i.r[k]);
 		u64 at = u64(i.imm) + u64(k) * sizeof v, end = w.run->paramBytes;
 		if (!i.reads) {
-			if (at + sizeof v > end) fault(w, i, __builtin_ctz(w.mask), Fault::OutOfBounds, "reads %d bytes at %llu of %llu bytes of parameters", int(sizeof v), (unsigned long long)at, (unsigned long long)end);
+			if (at > end || at + sizeof v > end) fault(w, i, __builtin_ctz(w.mask), Fault::OutOfBounds, "reads %d bytes at %llu of %llu bytes of parameters", int(sizeof v), (unsigned long long)at, (unsigned long long)end);
 			memcpy(&v, w.run->params + at, sizeof v);
 			put<false>(w, d, [&](int) { return R(v); });
 			continue;

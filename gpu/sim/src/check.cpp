@@ -74,7 +74,7 @@ void Word::conflict(u64 s, Order o, const char *before) const {
 		who += " of block " + std::to_string(b % g[0]) + "," + std::to_string(b / g[0] % g[1]) + "," + std::to_string(b / g[0] / g[1]);
 	}
 	const char *missing = o == OtherBlock ? "in this launch" : o == SameWarp ? "with no barrier of the warp between" : "with no barrier between";
-	fault(w, i, lane, Fault::Race, "%s %s memory at 0x%llx, which %s has %s %s", does(), space(), (unsigned long long)address, who.c_str(), before, missing);
+	fault(w, i, lane, Fault::Race, "%s %s memory at 0x%llx, which %s %s %s %s", does(), space(), (unsigned long long)address, who.c_str(), t >= stamp::Warp0 ? "have" : "has", before, missing);
 }
 
 // merged is the stamp of this access and of an unordered one together: of those bytes that

@@ -20,7 +20,7 @@ CUctx_st *make(int device, bool primary) {
 	c->primary = primary;
 	c->null = new CUstream_st;
 	c->null->context = c;
-	driver().handles.insert(c);
+	driver().handles.add(c);
 	return c;
 }
 
@@ -66,8 +66,19 @@ CUresult lockstep_simulator_devices(int count) {
 CUresult cuInit(unsigned flags) {
 	if (flags) return CUDA_ERROR_INVALID_VALUE;
 	Guard g(driver().lock);
+	driver().refusal = settings().wrong;
+	if (!driver().refusal.empty()) return CUDA_ERROR_INVALID_VALUE;
+	for (int d = 0; d < settings().devices; d++) {
+		driver().refusal = device(d).wrong;
+		if (!driver().refusal.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	driver().ready = true;
 	return CUDA_SUCCESS;
+}
+
+const char *lockstep_simulator_refusal(void) {
+	Guard g(driver().lock);
+	return driver().refusal.c_str();
 }
 
 CUresult cuDriverGetVersion(int *v) {
@@ -82,25 +93,28 @@ CUresult cuDriverGetVersion(int *v) {
 
 CUresult cuDeviceGetCount(int *n) {
 	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
+	if (!n) return CUDA_ERROR_INVALID_VALUE;
 	*n = settings().devices;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *d, int ordinal) {
 	NEED_DEVICE(ordinal);
+	if (!d) return CUDA_ERROR_INVALID_VALUE;
 	*d = ordinal;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice d) {
 	NEED_DEVICE(d);
-	if (len < 1) return CUDA_ERROR_INVALID_VALUE;
+	if (!name || len < 1) return CUDA_ERROR_INVALID_VALUE;
 	snprintf(name, size_t(len), "lockstep simulated sm_80 (%s, %s)", isa().name, settings().checks ? "all checks" : "no checks");
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) {
 	NEED_DEVICE(d);
+	if (!u) return CUDA_ERROR_INVALID_VALUE;
 	// "lockstep-sim" and the device's number.
 	memcpy(u->bytes, "lockstep-sim\0\0\0", 16);
 	u->bytes[15] = char(d);
@@ -110,7 +124,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return cuDeviceGetUuid(u, d
 
 CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice d) {
 	NEED_DEVICE(d);
-	if (len < 13) return CUDA_ERROR_INVALID_VALUE;
+	if (!id || len < 13) return CUDA_ERROR_INVALID_VALUE;
 	// No bus has the domain ffff.
 	snprintf(id, size_t(len), "FFFF:%02X:00.0", d);
 	return CUDA_SUCCESS;
@@ -118,12 +132,14 @@ CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice d) {
 
 CUresult cuDeviceTotalMem(size_t *n, CUdevice d) {
 	NEED_DEVICE(d);
+	if (!n) return CUDA_ERROR_INVALID_VALUE;
 	*n = settings().memory;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	NEED_DEVICE(d);
+	if (!v) return CUDA_ERROR_INVALID_VALUE;
 	static const std::map<int, int> values = {
 		{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 0x7fffffff}, {6, 65535}, {7, 65535}, {8, SharedDefault}, {9, 64 << 10}, {10, Lanes}, {11, 0x7fffffff}, {12, 65536},
 		{13, 1000000}, {14, 512}, {15, 1}, {16, int(Multiprocessors)}, {19, 0}, {31, 1}, {36, 1000000}, {37, 1024}, {38, 4 << 20}, {39, 2048}, {40, 2}, {41, 1}, {75, 8}, {76, 0}, {78, 1},
@@ -138,6 +154,7 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) {
 	NEED_DEVICE(a);
 	NEED_DEVICE(b);
+	if (!can) return CUDA_ERROR_INVALID_VALUE;
 	*can = 0; // kernels reach their own device's memory; copies reach all
 	return CUDA_SUCCESS;
 }
@@ -147,11 +164,12 @@ CUresult cuDeviceGetP2PAttribute(int *v, CUdevice_P2PAttribute, CUdevice a, CUde
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
 	Call c;
 	if (c.error) return c.error;
-	return driver().handles.count(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+	return driver().handles.has(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
 	NEED_DEVICE(d);
+	if (!c) return CUDA_ERROR_INVALID_VALUE;
 	Guard g(driver().lock);
 	auto *&p = driver().primary[d];
 	if (!p) p = make(d, true);
@@ -183,6 +201,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice d) {
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active) {
 	NEED_DEVICE(d);
+	if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
 	Guard g(driver().lock);
 	*flags = driver().primary[d] ? driver().primary[d]->flags : 0;
 	*active = driver().primary[d] != nullptr;
@@ -198,6 +217,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice d, unsigned flags) {
 
 CUresult cuCtxCreate(CUcontext *c, unsigned flags, CUdevice d) {
 	NEED_DEVICE(d);
+	if (!c) return CUDA_ERROR_INVALID_VALUE;
 	Guard g(driver().lock);
 	*c = make(d, false);
 	(*c)->flags = flags;
@@ -207,7 +227,7 @@ CUresult cuCtxCreate(CUcontext *c, unsigned flags, CUdevice d) {
 
 CUresult cuCtxDestroy(CUcontext c) {
 	Guard g(driver().lock);
-	if (!driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (!driver().handles.has(c)) return CUDA_ERROR_INVALID_CONTEXT;
 	if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
 	endContext(g, c);
 	if (!stack.empty() && stack.back() == c) stack.pop_back();
@@ -217,7 +237,7 @@ CUresult cuCtxDestroy(CUcontext c) {
 CUresult cuCtxSetCurrent(CUcontext c) {
 	Guard g(driver().lock);
 	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
-	if (c && !driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (c && !driver().handles.has(c)) return CUDA_ERROR_INVALID_CONTEXT;
 	if (!stack.empty()) stack.pop_back();
 	if (c) stack.push_back(c);
 	return CUDA_SUCCESS;
@@ -225,13 +245,14 @@ CUresult cuCtxSetCurrent(CUcontext c) {
 
 CUresult cuCtxGetCurrent(CUcontext *c) {
 	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED;
+	if (!c) return CUDA_ERROR_INVALID_VALUE;
 	*c = current();
 	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent(CUcontext c) {
 	Guard g(driver().lock);
-	if (!driver().handles.count(c)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (!driver().handles.has(c)) return CUDA_ERROR_INVALID_CONTEXT;
 	stack.push_back(c);
 	return CUDA_SUCCESS;
 }
@@ -246,6 +267,7 @@ CUresult cuCtxPopCurrent(CUcontext *c) {
 CUresult cuCtxGetDevice(CUdevice *d) {
 	Call c;
 	if (!c.context) return c.error;
+	if (!d) return CUDA_ERROR_INVALID_VALUE;
 	*d = c.context->device;
 	return CUDA_SUCCESS;
 }
@@ -253,11 +275,13 @@ CUresult cuCtxGetDevice(CUdevice *d) {
 CUresult cuCtxGetFlags(unsigned *flags) {
 	Call c;
 	if (!c.context) return c.error;
+	if (!flags) return CUDA_ERROR_INVALID_VALUE;
 	*flags = c.context->flags;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetApiVersion(CUcontext, unsigned *v) {
+	if (!v) return CUDA_ERROR_INVALID_VALUE;
 	*v = 3020;
 	return CUDA_SUCCESS;
 }
@@ -277,8 +301,10 @@ CUresult cuCtxSetLimit(CUlimit l, size_t v) {
 
 CUresult cuCtxGetLimit(size_t *v, CUlimit l) {
 	Call c;
-	if (!c.error) *v = c.context->limits[l];
-	return c.error;
+	if (c.error) return c.error;
+	if (!v) return CUDA_ERROR_INVALID_VALUE;
+	*v = c.context->limits[l];
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
@@ -288,9 +314,17 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 	return c.error;
 }
 
-CUresult cuCtxGetCacheConfig(CUfunc_cache *f) { *f = CU_FUNC_CACHE_PREFER_NONE; return Call().error; }
+CUresult cuCtxGetCacheConfig(CUfunc_cache *f) {
+	if (!f) return CUDA_ERROR_INVALID_VALUE;
+	*f = CU_FUNC_CACHE_PREFER_NONE;
+	return Call().error;
+}
 CUresult cuCtxSetCacheConfig(CUfunc_cache) { return Call().error; }
-CUresult cuCtxGetSharedMemConfig(CUsharedconfig *s) { *s = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE; return Call().error; }
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *s) {
+	if (!s) return CUDA_ERROR_INVALID_VALUE;
+	*s = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+	return Call().error;
+}
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig) { return Call().error; }
 
 } // extern "C"

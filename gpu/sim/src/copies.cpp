@@ -7,9 +7,11 @@
 
 void addCopy(Warp &w, const Copy &c) {
 	if (w.copyCount == w.copyRoom) {
-		w.copyRoom = w.copyRoom ? w.copyRoom * 2 : 64;
-		w.copies = static_cast<Copy *>(realloc(w.copies, w.copyRoom * sizeof c));
-		if (!w.copies) abort();
+		u32 room = w.copyRoom ? w.copyRoom * 2 : 64;
+		auto *copies = static_cast<Copy *>(realloc(w.copies, room * sizeof c));
+		if (!copies) throw Scarce{room * sizeof c};
+		w.copies = copies;
+		w.copyRoom = room;
 	}
 	w.copies[w.copyCount++] = c;
 }

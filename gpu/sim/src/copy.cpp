@@ -90,8 +90,8 @@ Held hold(const Side &s, u64 n, bool target) {
 	Pinned *p = settings().checks && s.device < 0 ? pinned(host(s), n) : nullptr;
 	if (!p || (target && p->reading)) return h;
 	if (target) memset(host(s), 0xff, n);
-	else p->reading++;
 	h.before.assign(host(s), host(s) + n);
+	if (!target) p->reading++;
 	h.writes = p->writes;
 	return h;
 }
@@ -162,22 +162,29 @@ struct Copying {
 	}
 };
 
+// Ends says which of its ends a copy must have on a device. One that may be anywhere is of
+// the host where it is of no device.
+enum Ends { Any, ToDevice, FromDevice, BothDevices };
+
 // copy queues one. A call without a stream, and one with memory that is not pinned as its
 // target, returns when it is done.
-CUresult copy(const void *to, const void *from, u64 n, CUstream s, bool wait, const char *what) {
+CUresult copy(Ends ends, const void *to, const void *from, u64 n, CUstream s, bool wait, const char *what) {
 	Call c;
 	if (c.error) return c.error;
 	if (!n) return CUDA_SUCCESS;
 	auto k = std::make_shared<Copying>();
 	k->to = sideOf(to), k->from = sideOf(from), k->n = n, k->what = what;
+	if ((k->to.device < 0 && (ends & ToDevice)) || (k->from.device < 0 && (ends & FromDevice))) return CUDA_ERROR_INVALID_VALUE;
 	if (!fits(k->to, n) || !fits(k->from, n)) return CUDA_ERROR_INVALID_VALUE;
 	k->queued = ++driver().operations;
 	bool pageableTarget = k->to.device < 0 && !pinned(to, n);
 	wait = wait || pageableTarget;
-	if (!wait && k->from.device < 0 && !pinned(from, n)) k->staged.assign(host(k->from), host(k->from) + n);
-	if (!wait) {
-		k->source = hold(k->from, n, false);
-		k->target = hold(k->to, n, true);
+	try {
+		if (!wait && k->from.device < 0 && !pinned(from, n)) k->staged.assign(host(k->from), host(k->from) + n);
+		if (!wait) k->source = hold(k->from, n, false);
+		if (!wait) k->target = hold(k->to, n, true);
+	} catch (std::bad_alloc &) { // of the host
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	Operation op;
 	op.run = [k] { return k->run(); };
@@ -194,7 +201,7 @@ CUresult fill(u64 to, u32 value, int width, u64 count, CUstream s) {
 	if (c.error) return c.error;
 	if (!count) return CUDA_SUCCESS;
 	Side side = sideOf(reinterpret_cast<void *>(to));
-	if (side.device < 0 || !fits(side, count * u64(width)) || to % u64(width)) return CUDA_ERROR_INVALID_VALUE;
+	if (side.device < 0 || count > ~u64(0) / u64(width) || !fits(side, count * u64(width)) || to % u64(width)) return CUDA_ERROR_INVALID_VALUE;
 	u64 queued = ++driver().operations;
 	Operation op;
 	op.run = [=] {
@@ -213,16 +220,16 @@ const void *ptr(CUdeviceptr p) { return reinterpret_cast<const void *>(p); }
 
 extern "C" {
 
-CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { return copy(ptr(d), s, n, nullptr, true, "copy-to-device"); }
-CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { return copy(d, ptr(s), n, nullptr, true, "copy-to-host"); }
-CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(ptr(d), ptr(s), n, nullptr, false, "copy"); }
-CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(ptr(d), ptr(s), n, nullptr, true, "copy"); }
-CUresult cuMemcpyPeer(CUdeviceptr d, CUcontext, CUdeviceptr s, CUcontext, size_t n) { return copy(ptr(d), ptr(s), n, nullptr, false, "copy-to-peer"); }
-CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *s, size_t n, CUstream st) { return copy(ptr(d), s, n, st, false, "copy-to-device"); }
-CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr s, size_t n, CUstream st) { return copy(d, ptr(s), n, st, false, "copy-to-host"); }
-CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { return copy(ptr(d), ptr(s), n, st, false, "copy"); }
-CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { return copy(ptr(d), ptr(s), n, st, false, "copy"); }
-CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext, CUdeviceptr s, CUcontext, size_t n, CUstream st) { return copy(ptr(d), ptr(s), n, st, false, "copy-to-peer"); }
+CUresult cuMemcpyHtoD(CUdeviceptr d, const void *s, size_t n) { return copy(ToDevice, ptr(d), s, n, nullptr, true, "copy-to-device"); }
+CUresult cuMemcpyDtoH(void *d, CUdeviceptr s, size_t n) { return copy(FromDevice, d, ptr(s), n, nullptr, true, "copy-to-host"); }
+CUresult cuMemcpyDtoD(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(BothDevices, ptr(d), ptr(s), n, nullptr, false, "copy"); }
+CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(Any, ptr(d), ptr(s), n, nullptr, true, "copy"); }
+CUresult cuMemcpyPeer(CUdeviceptr d, CUcontext, CUdeviceptr s, CUcontext, size_t n) { return copy(BothDevices, ptr(d), ptr(s), n, nullptr, false, "copy-to-peer"); }
+CUresult cuMemcpyHtoDAsync(CUdeviceptr d, const void *s, size_t n, CUstream st) { return copy(ToDevice, ptr(d), s, n, st, false, "copy-to-device"); }
+CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr s, size_t n, CUstream st) { return copy(FromDevice, d, ptr(s), n, st, false, "copy-to-host"); }
+CUresult cuMemcpyDtoDAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { return copy(BothDevices, ptr(d), ptr(s), n, st, false, "copy"); }
+CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { return copy(Any, ptr(d), ptr(s), n, st, false, "copy"); }
+CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext, CUdeviceptr s, CUcontext, size_t n, CUstream st) { return copy(BothDevices, ptr(d), ptr(s), n, st, false, "copy-to-peer"); }
 
 CUresult cuMemsetD8(CUdeviceptr d, unsigned char v, size_t n) { return fill(d, v, 1, n, nullptr); }
 CUresult cuMemsetD16(CUdeviceptr d, unsigned short v, size_t n) { return fill(d, v, 2, n, nullptr); }

@@ -1,9 +1,17 @@
 #include "decode.hpp"
+#include "parse.hpp"
 #include <algorithm>
 
 using ptx::Operand;
 using ptx::Space;
 using ptx::Type;
+
+namespace {
+
+constexpr u32 ParamMost = 32764;  // bytes, as PTX has it
+constexpr int FramesMost = 10000; // calls, each of which is put where it stands
+
+} // namespace
 
 void Decoder::fail(const std::string &what) const { throw ptx::Error{st ? st->line : 0, what}; }
 
@@ -22,6 +30,7 @@ void Decoder::run(const ptx::Function &entry) {
 		code.paramBytes = (code.paramBytes + p->align - 1) / p->align * p->align;
 		paramAt[p] = code.paramBytes;
 		code.params.push_back({code.paramBytes, u32(p->size), p->align});
+		if (p->size > ParamMost - std::min(code.paramBytes, ParamMost)) throw ptx::Error{entry.line, "more than " + std::to_string(ParamMost) + " bytes of parameters"};
 		code.paramBytes += u32(p->size);
 	}
 	Frame f{&entry, {}, {}, {}, nullptr, frames++};
@@ -89,8 +98,10 @@ void Decoder::call() {
 	const ptx::Function *callee = module.function(s.args[k].name);
 	if (!callee || callee->entry) fail("call of " + s.args[k].name + ", which is not defined here");
 	if (k + 1 < s.args.size()) arguments = &s.args[k + 1].parts;
-	for (Frame *f = frame; f; f = f->caller)
+	int depth = 0;
+	for (Frame *f = frame; f; f = f->caller, depth++)
 		if (f->fn == callee) unsupported("recursion");
+	if (depth > ptx::MostDepth || frames > FramesMost) unsupported("in too many others");
 	if (results->size() != callee->results.size() || arguments->size() != callee->params.size()) fail("call of " + callee->name + " with other parameters than it has");
 	Frame f{callee, {}, {}, {}, frame, frames++};
 	auto bind = [&](const std::vector<Operand> &ops, const std::vector<ptx::Variable *> &to) {
@@ -194,9 +205,9 @@ u32 Decoder::localAt(const ptx::Variable *v) {
 		bool own = std::any_of(f->fn->variables.begin(), f->fn->variables.end(), [&](auto &o) { return o.get() == v; });
 		if (!own) continue;
 		u32 align = std::max(v->align, u32(16)), at = (code.localBytes + align - 1) / align * align;
+		if (v->size > LocalMost - std::min(at, LocalMost)) fail("more local memory than 512 KiB a thread");
 		code.local.push_back({at, u32(v->size), v->name});
 		code.localBytes = at + u32(v->size) + 16;
-		if (code.localBytes > LocalMost) fail("more local memory than 512 KiB a thread");
 		return f->local[v] = at;
 	}
 	fail("variable " + v->name + " is not of this function");
@@ -220,7 +231,7 @@ u32 Decoder::variable(const ptx::Variable *v, Space space, int width) {
 		if (it == sharedAt.end()) {
 			u32 end = code.shared.empty() ? 0 : code.shared.back().at + code.shared.back().size + 32;
 			u32 align = std::max(v->align, u32(16)), at = (end + align - 1) / align * align;
-			if (v->size > SharedMost) fail("shared variable " + v->name + " is larger than there is");
+			if (v->size > SharedMost || code.sharedStatic + v->size > SharedMost) fail("shared variable " + v->name + " is larger than what is left of " + std::to_string(SharedMost) + " bytes");
 			code.shared.push_back({at, u32(v->size), v->name});
 			code.sharedStatic = (code.sharedStatic + v->align - 1) / v->align * v->align + u32(v->size);
 			it = sharedAt.emplace(v, at).first;

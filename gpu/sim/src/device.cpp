@@ -1,32 +1,18 @@
 #include "device.hpp"
 #include <algorithm>
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
 #include <memory>
-#include <sched.h>
 #include <sys/mman.h>
 
 namespace {
 
-u64 number(const char *name, u64 otherwise, u64 least, u64 most) {
-	const char *v = getenv(name);
-	if (!v || !*v) return otherwise;
-	char *end;
-	u64 n = strtoull(v, &end, 0);
-	if (*end == 'K') n <<= 10, end++;
-	if (*end == 'M') n <<= 20, end++;
-	if (*end == 'G') n <<= 30, end++;
-	return *end ? otherwise : std::min(std::max(n, least), most);
-}
-
-int processors() {
-	cpu_set_t set;
-	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-}
-
-void *reserve(u64 size) {
+// reserve takes address space; what is not used of it takes no memory.
+template <class T> T *reserve(u64 size, std::string &wrong) {
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	return p == MAP_FAILED ? nullptr : p;
+	if (p != MAP_FAILED) return static_cast<T *>(p);
+	if (wrong.empty()) wrong = "mmap of " + std::to_string(size) + " bytes: " + strerror(errno);
+	return nullptr;
 }
 
 // clear zeroes memory and gives large parts back to the system.
@@ -46,31 +32,20 @@ u64 room(u64 size) { return (size + 255) / 256 * 256 + Gap; }
 
 } // namespace
 
-Settings &settings() {
-	static Settings s = [] {
-		Settings s;
-		const char *checks = getenv("LOCKSTEP_SIM_CHECKS"), *quiet = getenv("LOCKSTEP_SIM_QUIET");
-		s.devices = int(number("LOCKSTEP_SIM_DEVICES", 2, 1, MaxDevices));
-		s.memory = number("LOCKSTEP_SIM_MEMORY", u64(2) << 30, 1 << 20, u64(64) << 30);
-		s.threads = int(number("LOCKSTEP_SIM_THREADS", u64(processors()), 1, 256));
-		s.checks = !checks || strcmp(checks, "none");
-		s.quiet = quiet && *quiet && strcmp(quiet, "0");
-		s.budget = number("LOCKSTEP_SIM_BUDGET", u64(1) << 36, 1, ~u64(0));
-		return s;
-	}();
-	return s;
-}
-
 // The arena is larger than the memory that may be used: what was freed is not used again
 // while there is other room, so that who still uses it is seen.
 Device::Device(int index) : index(index) {
 	arena.base = DeviceBase + u64(index) * DeviceStride;
 	arena.size = settings().memory * 2 + (u64(64) << 20);
-	arena.host = static_cast<u8 *>(reserve(arena.size));
-	arena.write = static_cast<u64 *>(reserve(arena.size * 2));
-	arena.read = static_cast<u64 *>(reserve(arena.size * 2));
-	if (!arena.host || !arena.write || !arena.read) arena.size = 0;
+	std::string answer;
+	arena.host = reserve<u8>(arena.size, answer);
+	arena.write = reserve<u64>(arena.size * 2, answer);
+	arena.read = reserve<u64>(arena.size * 2, answer);
 	top = Gap;
+	if (answer.empty()) return;
+	wrong = "device " + std::to_string(index) + ": address space for " + std::to_string(settings().memory) + " bytes of memory and what is known of them, " +
+		std::to_string(arena.size * 5) + " bytes in all, could not be reserved: " + answer + "; LOCKSTEP_SIM_MEMORY makes devices smaller, and ulimit -v says what a process may have";
+	arena.size = 0;
 }
 
 Device &device(int index) {
@@ -121,7 +96,7 @@ u64 Device::reuse(u64 need) {
 u64 Device::allocate(u64 size, const void *by, bool ofModule) {
 	std::lock_guard<std::mutex> g(table);
 	u64 need = room(size), at = top;
-	if (need < size || taken + need > settings().memory) return 0;
+	if (need < size || need > settings().memory - taken) return 0;
 	if (top + need > arena.size) at = reuse(need);
 	else top += need;
 	if (!at) return 0;

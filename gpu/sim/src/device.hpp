@@ -13,7 +13,9 @@ struct Settings {
 	u64 memory; // bytes of each device
 	int threads;
 	bool checks, quiet;
-	u64 budget; // instructions a warp may execute
+	int isa;           // at most so: 1 generic, 2 AVX2, 3 AVX-512, 0 the best there is
+	u64 budget;        // instructions a warp may execute
+	std::string wrong; // the first variable that is not what it may be
 };
 Settings &settings();
 
@@ -41,6 +43,7 @@ class Device {
 	explicit Device(int index);
 	const int index;
 	Arena arena;
+	std::string wrong; // why it has no memory
 	std::mutex busy; // one operation runs at a time; allocations go on meanwhile
 
 	u64 allocate(u64 size, const void *owner, bool ofModule); // an address, 0 where there is no room

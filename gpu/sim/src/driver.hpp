@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <typeindex>
 
 // After is a place in a stream: what is queued up to count.
 struct After {
@@ -65,6 +66,22 @@ struct CUmod_st {
 	std::unique_ptr<ptx::Module> text;
 	std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 	std::map<std::string, std::pair<u64, u64>> globals; // address and size
+	std::vector<u64> memory;                            // of all variables
+};
+
+// Handles are what is alive of contexts, streams, events, modules and functions; each is of
+// its kind alone.
+class Handles {
+  public:
+	template <class T> void add(T *h) { kinds.emplace(h, typeid(T)); }
+	template <class T> bool has(T *h) const {
+		auto it = kinds.find(h);
+		return it != kinds.end() && it->second == typeid(T);
+	}
+	void erase(const void *h) { kinds.erase(h); }
+
+  private:
+	std::map<const void *, std::type_index> kinds;
 };
 
 // Driver is what all calls share. Its lock is not held while an operation runs.
@@ -72,9 +89,10 @@ struct Driver {
 	std::mutex lock;
 	std::condition_variable changed;
 	bool ready = false;
+	std::string refusal; // why cuInit failed last
 	u64 operations = 0;
 	CUctx_st *primary[MaxDevices] = {};
-	std::set<const void *> handles; // what is alive of contexts, streams, events, modules, functions
+	Handles handles;
 };
 Driver &driver();
 using Guard = std::unique_lock<std::mutex>;

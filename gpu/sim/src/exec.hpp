@@ -81,7 +81,7 @@ extern const Isa isaGeneric, isaAvx2, isaAvx512;
 const Isa &isa(); // the best that this processor has, or what LOCKSTEP_SIM_ISA names
 
 // What goes wrong while a kernel runs. The class is the first word of a finding.
-enum class Fault : u8 { OutOfBounds, Misaligned, Uninitialised, Race, Barrier, Shuffle, UseAfterFree, OtherDevice, HostAccess, Leak, Trap, Timeout };
+enum class Fault : u8 { OutOfBounds, Misaligned, Uninitialised, Race, Barrier, Shuffle, UseAfterFree, OtherDevice, HostAccess, Leak, Trap, Timeout, HostMemory };
 
 // fault ends the block.
 [[noreturn]] __attribute__((cold, noinline, format(printf, 5, 6))) void fault(Warp &w, const Ins &i, int lane, Fault f, const char *format, ...);

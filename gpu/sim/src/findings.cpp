@@ -9,7 +9,7 @@ struct Kind {
 };
 // In the order of Fault.
 const Kind kinds[] = {{"out-of-bounds", 700}, {"misaligned", 716}, {"uninitialised", 710}, {"race", 710}, {"divergent-barrier", 719}, {"divergent-shuffle", 719},
-	{"use-after-free", 700}, {"other-device", 700}, {"host-access", 710}, {"leak", 0}, {"trap", 719}, {"timeout", 702}};
+	{"use-after-free", 700}, {"other-device", 700}, {"host-access", 710}, {"leak", 0}, {"trap", 719}, {"timeout", 702}, {"host-memory", 719}};
 
 std::mutex lock;
 std::vector<std::string> lines;

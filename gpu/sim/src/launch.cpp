@@ -16,8 +16,9 @@ struct Buffer {
 		size_t need = (count * sizeof(T) + 127) / 64 * 64;
 		if (need > size) {
 			free(p);
+			size = 0;
 			p = static_cast<u8 *>(aligned_alloc(64, need));
-			if (!p) abort();
+			if (!p) throw Scarce{need};
 			size = need;
 		}
 		if (zero) memset(p, 0, need);
@@ -225,6 +226,12 @@ struct Grid {
 	std::atomic<u32> next{0}, failed{~u32(0)};
 	std::mutex lock;
 	Broken broken{};
+	void fail(u32 block, const Broken &b) {
+		std::lock_guard<std::mutex> g(lock);
+		if (block >= failed) return;
+		failed = block;
+		broken = b;
+	}
 };
 
 // Blocks are taken in ascending order, and those before a failed one end: so the finding
@@ -234,18 +241,13 @@ void work(void *arg) {
 	static thread_local Scratch scratch;
 	u32 total = g.l.blocks(), b = g.next++;
 	if (b >= total) return;
-	Worker w(g.l, scratch);
-	for (; b < total && b < g.failed; b = g.next++) {
-		try {
-			w.block(b);
-		} catch (Broken &x) {
-			std::lock_guard<std::mutex> lock(g.lock);
-			if (b < g.failed) {
-				g.failed = b;
-				g.broken = std::move(x);
-			}
-			return;
-		}
+	try {
+		Worker w(g.l, scratch);
+		for (; b < total && b < g.failed; b = g.next++) w.block(b);
+	} catch (Broken &x) {
+		g.fail(b, x);
+	} catch (Scarce &x) {
+		g.fail(b, {Fault::HostMemory, std::string(className(Fault::HostMemory)) + " kernel=" + g.l.code->name + " device=" + std::to_string(g.l.device->index) + ": the host does not give " + std::to_string(x.bytes) + " bytes for what a block needs"});
 	}
 }
 

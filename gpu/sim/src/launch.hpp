@@ -21,6 +21,11 @@ struct Broken {
 	std::string finding;
 };
 
+// Scarce is thrown where the host has no memory for what a launch needs.
+struct Scarce {
+	size_t bytes;
+};
+
 // execute runs a launch; it returns a CUresult, and adds a finding where that is none of
 // success.
 int execute(Launch &l);

@@ -1,4 +1,5 @@
 #include "lex.hpp"
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,6 +17,7 @@ Token number(const std::string &s, size_t &i, int line) {
 	t.text = s.substr(from, i - from);
 	const char *p = t.text.c_str();
 	char *end;
+	errno = 0;
 	if (p[0] == '0' && strchr("fFdD", p[1]) && p[1]) {
 		t.real = true;
 		if (strlen(p) != (tolower(p[1]) == 'f' ? 10 : 18)) throw Error{line, "number " + t.text};
@@ -24,7 +26,7 @@ Token number(const std::string &s, size_t &i, int line) {
 		t.value = strtoull(p, &end, 0);
 		if (*end == 'U') end++;
 	}
-	if (*end) throw Error{line, "number " + t.text};
+	if (*end || errno == ERANGE) throw Error{line, "number " + t.text};
 	return t;
 }
 

@@ -52,6 +52,7 @@ extern "C" {
 CUresult cuMemGetInfo(size_t *free, size_t *total) {
 	Call c;
 	if (c.error) return c.error;
+	if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
 	*total = settings().memory;
 	*free = settings().memory - device(c.context->device).used();
 	return CUDA_SUCCESS;
@@ -65,8 +66,10 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
 		ctx = c.context;
 	}
 	if (!p || !n) return CUDA_ERROR_INVALID_VALUE;
-	*p = device(ctx->device).allocate(n, ctx, false);
-	return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	u64 a = device(ctx->device).allocate(n, ctx, false);
+	if (!a) return CUDA_ERROR_OUT_OF_MEMORY;
+	*p = a;
+	return CUDA_SUCCESS;
 }
 
 // cuMemFree waits for all work of the context, as the driver does.
@@ -99,9 +102,10 @@ CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
 	Call c;
 	if (c.error) return c.error;
 	if (!p || !n) return CUDA_ERROR_INVALID_VALUE;
-	*p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
-	if (!*p) return CUDA_ERROR_OUT_OF_MEMORY;
-	pins()[u64(*p)] = {n, c.context, false, 0, 0};
+	void *a = n > ~size_t(4095) ? nullptr : aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+	if (!a) return CUDA_ERROR_OUT_OF_MEMORY;
+	*p = a;
+	pins()[u64(a)] = {n, c.context, false, 0, 0};
 	return CUDA_SUCCESS;
 }
 
@@ -122,6 +126,7 @@ CUresult cuMemFreeHost(void *p) {
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p) {
 	Call c;
 	if (c.error) return c.error;
+	if (!out) return CUDA_ERROR_INVALID_VALUE;
 	int index = deviceOf(p);
 	Pinned *host = pinned(reinterpret_cast<void *>(p), 1);
 	if (index < 0 && !host) return CUDA_ERROR_INVALID_VALUE;

@@ -17,7 +17,7 @@ void checkTarget(const ptx::Module &m) {
 
 void release(CUmod_st &m) {
 	Device &d = device(m.context->device);
-	for (auto &g : m.globals) d.release(g.second.first);
+	for (u64 a : m.memory) d.release(a);
 }
 
 // NoRoom is thrown where variables do not fit into the device's memory.
@@ -29,10 +29,11 @@ void place(CUmod_st &m, const ptx::Variable &v, std::map<const ptx::Variable *, 
 	Device &d = device(m.context->device);
 	u64 a = d.allocate(std::max(v.size, u64(1)), m.context, true);
 	if (!a) throw NoRoom{};
+	m.memory.push_back(a);
 	address[&v] = a;
 	m.globals[v.name] = {a, v.size};
 	memset(d.arena.host + d.offset(a), 0, v.size);
-	if (!v.init.empty()) memcpy(d.arena.host + d.offset(a), v.init.data(), v.size);
+	if (!v.init.empty()) memcpy(d.arena.host + d.offset(a), v.init.data(), v.init.size());
 	if (!settings().checks) return;
 	for (u64 k = 0; k < v.size; k += 4) d.arena.write[(d.offset(a) + k) / 4] |= v.size - k < 4 ? (1u << (v.size - k)) - 1 : 15;
 }
@@ -70,7 +71,7 @@ void log(const std::string &s, unsigned n, CUjit_option *options, void **values)
 	to[len] = 0;
 }
 
-bool known(CUfunction f) { return driver().handles.count(f) > 0; }
+bool known(CUfunction f) { return driver().handles.has(f); }
 
 // pack makes the bytes of the parameters as the kernel reads them.
 bool pack(const Code &code, void **params, void **extra, std::vector<u8> &out) {
@@ -107,7 +108,7 @@ extern "C" {
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, CUjit_option *options, void **values) {
 	Call c;
 	if (c.error) return c.error;
-	if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+	if (!out || !image || (n && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
 	std::string text = static_cast<const char *>(image);
 	if (text.find(".version") == std::string::npos) {
 		log("no PTX text: .version is missing", n, options, values);
@@ -118,8 +119,8 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, CUjit_
 	try {
 		fill(*m, text);
 		c.context->modules.insert(m.get());
-		driver().handles.insert(m.get());
-		for (auto &f : m->functions) driver().handles.insert(f.second.get());
+		driver().handles.add(m.get());
+		for (auto &f : m->functions) driver().handles.add(f.second.get());
 		*out = m.release();
 		return CUDA_SUCCESS;
 	} catch (ptx::Error &e) {
@@ -129,12 +130,16 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, CUjit_
 	} catch (NoRoom &) {
 		release(*m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	} catch (std::bad_alloc &) { // of the host
+		release(*m);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 }
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) { return cuModuleLoadDataEx(m, image, 0, nullptr, nullptr); }
 
 CUresult cuModuleLoad(CUmodule *m, const char *name) {
+	if (!m || !name) return CUDA_ERROR_INVALID_VALUE;
 	std::ifstream in(name);
 	if (!in) return CUDA_ERROR_FILE_NOT_FOUND;
 	std::stringstream text;
@@ -145,7 +150,7 @@ CUresult cuModuleLoad(CUmodule *m, const char *name) {
 CUresult cuModuleUnload(CUmodule m) {
 	Call c;
 	if (!c.context) return c.error;
-	if (!driver().handles.count(m)) return CUDA_ERROR_INVALID_HANDLE;
+	if (!driver().handles.has(m)) return CUDA_ERROR_INVALID_HANDLE;
 	awaitContext(c.guard, m->context);
 	freeModule(m);
 	return c.error;
@@ -154,7 +159,8 @@ CUresult cuModuleUnload(CUmodule m) {
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 	Call c;
 	if (c.error) return c.error;
-	if (!driver().handles.count(m)) return CUDA_ERROR_INVALID_HANDLE;
+	if (!f || !name) return CUDA_ERROR_INVALID_VALUE;
+	if (!driver().handles.has(m)) return CUDA_ERROR_INVALID_HANDLE;
 	auto it = m->functions.find(name);
 	if (it == m->functions.end()) return CUDA_ERROR_NOT_FOUND;
 	*f = it->second.get();
@@ -164,7 +170,8 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 CUresult cuModuleGetGlobal(CUdeviceptr *p, size_t *size, CUmodule m, const char *name) {
 	Call c;
 	if (c.error) return c.error;
-	if (!driver().handles.count(m)) return CUDA_ERROR_INVALID_HANDLE;
+	if (!name) return CUDA_ERROR_INVALID_VALUE;
+	if (!driver().handles.has(m)) return CUDA_ERROR_INVALID_HANDLE;
 	auto it = m->globals.find(name);
 	if (it == m->globals.end()) return CUDA_ERROR_NOT_FOUND;
 	if (p) *p = it->second.first;
@@ -175,6 +182,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr *p, size_t *size, CUmodule m, const char 
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction f) {
 	Call c;
 	if (c.error) return c.error;
+	if (!v) return CUDA_ERROR_INVALID_VALUE;
 	if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
 	switch (int(a)) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *v = int(f->code->maxThreads); break;

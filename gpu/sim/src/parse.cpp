@@ -1,4 +1,5 @@
 #include "parse.hpp"
+#include <algorithm>
 #include <cstring>
 
 namespace ptx {
@@ -49,7 +50,7 @@ std::unique_ptr<Module> Parser::run() {
 		if (w == ".version") {
 			module->version = std::to_string(number());
 			// 8.0 is read as 8 and .0, which no name begins with.
-			while (peek().kind != Token::Word || !isalpha(u8(peek().text[1]))) next();
+			if (peek().kind == Token::Word && isdigit(u8(peek().text[1]))) next();
 		} else if (w == ".target") {
 			module->target = word();
 			while (take(",")) word();
@@ -112,7 +113,7 @@ Variable *Parser::variable(std::vector<std::unique_ptr<Variable>> &into, Space s
 	while (v->type == Type::None) {
 		std::string w = word();
 		if (w == ".align") {
-			align = u32(number());
+			align = alignment();
 		} else if (w == ".attribute") {
 			skipTo(")");
 		} else if (w != ".ptr" && spaceNamed(w) == Space::Generic) {
@@ -120,10 +121,9 @@ Variable *Parser::variable(std::vector<std::unique_ptr<Variable>> &into, Space s
 			if (v->type == Type::None || v->type == Type::Pred) fail("type " + w);
 		}
 	}
-	u32 pointee = 0; // .param .u64 .ptr .global .align 4 name says what it points to
+	// .param .u64 .ptr .global .align 4 name says what it points to.
 	while (is(".ptr") || is(".align") || (peek().kind == Token::Word && peek().text[0] == '.' && spaceNamed(peek().text) != Space::Generic))
-		if (word() == ".align") pointee = u32(number());
-	(void)pointee;
+		if (word() == ".align") alignment();
 	v->name = word();
 	v->align = align ? align : u32(bytes(v->type));
 	v->size = u64(bytes(v->type));
@@ -132,7 +132,7 @@ Variable *Parser::variable(std::vector<std::unique_ptr<Variable>> &into, Space s
 			if (space == Space::Shared) v->dynamic = true;
 			v->size = 0;
 		} else {
-			v->size *= number();
+			v->size *= within(0, MostBytes / std::max(v->size, u64(1)), "length");
 		}
 		expect("]");
 	}
@@ -159,7 +159,6 @@ void Parser::initial(Variable &v) {
 	} while (depth);
 	if (!v.size) v.size = v.init.size();
 	if (v.init.size() > v.size) fail("too many initial values of " + v.name);
-	v.init.resize(v.size);
 }
 
 std::vector<Variable *> Parser::params(const char *end) {
@@ -187,7 +186,7 @@ void Parser::function(bool entry) {
 	while (!is("{") && !is(";")) {
 		std::string w = word();
 		u64 n = 1;
-		if (peek().kind == Token::Number) do n *= number();
+		if (peek().kind == Token::Number) do n *= within(1, 65536 / n, w);
 			while (take(","));
 		if (w == ".maxntid") fn->maxThreads = u32(n);
 		else if (w != ".reqntid" && w != ".minnctapersm" && w != ".maxnreg" && w != ".noreturn") fail("directive " + w);

@@ -18,6 +18,10 @@ struct Scope {
 	int number; // tells the labels of scopes apart
 };
 
+// What a text may ask for: more is a mistake, or would take all there is of the host.
+constexpr u64 MostAlignment = 4096, MostBytes = u64(1) << 40, MostRegisters = 100000;
+constexpr int MostDepth = 200; // of braces in braces, and of calls in calls
+
 class Parser {
   public:
 	explicit Parser(const std::string &text) : tokens(lex(text)), module(new Module) {
@@ -32,7 +36,7 @@ class Parser {
 	std::vector<Scope> scopes;
 	std::map<std::string, const Variable *> globals;
 	Function *fn = nullptr;
-	int loc = 0, scopeCount = 0;
+	int loc = 0, scopeCount = 0, depth = 0;
 	// Jumps are resolved when the function ends: a label may come later, in this scope
 	// or in one around it.
 	struct Jump {
@@ -60,6 +64,16 @@ class Parser {
 	u64 number() {
 		if (peek().kind != Token::Number) fail("expected a number, there is " + peek().text);
 		return next().value;
+	}
+	// within is number, where only some are meant.
+	u64 within(u64 least, u64 most, const std::string &what) {
+		if (peek().kind == Token::Number && (peek().value < least || peek().value > most)) fail(what + " of " + peek().text + ", it must be from " + std::to_string(least) + " to " + std::to_string(most));
+		return number();
+	}
+	u32 alignment() {
+		u64 n = within(1, MostAlignment, "alignment");
+		if (n & (n - 1)) fail("alignment of " + std::to_string(n) + ", which is no power of 2");
+		return u32(n);
 	}
 	void skipTo(const char *end) {
 		while (!is(end)) {
@@ -89,6 +103,7 @@ class Parser {
 	void registers();
 	void statement();
 	Operand operand(const Statement &s);
+	Operand operandAt(const Statement &s);
 	Operand name(const std::string &n, const Statement &s);
 	void resolve();
 };

@@ -45,7 +45,7 @@ void Decoder::memory(bool store) {
 	const Operand &data = st->args[store ? 1 : 0], &where = st->args[store ? 0 : 1];
 	std::vector<Operand> elements = {data};
 	if (data.kind == Operand::Vector) elements = data.parts;
-	i.n = u8(elements.size());
+	i.n = u8(std::min(elements.size(), size_t(255)));
 	if (i.n != (has("v4") ? 4 : has("v2") ? 2 : 1) || i.n * ptx::bytes(i.type) > 16) fail(st->text() + " of a vector of another length");
 	// A parameter of the kernel is a constant of the launch; one of a call lies in local
 	// memory.
@@ -121,7 +121,7 @@ void Decoder::async() {
 		Ins i = begin(Op::CpWait);
 		if (has("wait_group")) {
 			count(1, 1);
-			if (st->args[0].kind != Operand::Immediate) unsupported();
+			if (st->args[0].kind != Operand::Immediate || st->args[0].value > 1 << 16) unsupported("its count");
 			i.imm = s64(st->args[0].value);
 		} else {
 			i.imm = -1; // of what was not committed, too
@@ -142,7 +142,7 @@ void Decoder::async() {
 		if (to < -32768 || to > 32767 || i.imm < -(1 << 30) || i.imm > 1 << 30) unsupported("its offset");
 		// Both offsets in one: the source's above the target's 16 bits.
 		i.imm = i.imm * 65536 + (to & 0xffff);
-		if (st->args[2].kind != Operand::Immediate) unsupported("its size");
+		if (st->args[2].kind != Operand::Immediate || st->args[2].value > 16) unsupported("its size");
 		i.n = u8(st->args[2].value);
 		if (i.n != 16 && !(has("ca") && (i.n == 4 || i.n == 8))) unsupported("its size");
 		if (st->args.size() == 4) i.r[i.writes + i.reads++] = source(st->args[3], Type::U32);
@@ -163,6 +163,7 @@ void Decoder::shuffle() {
 	i.sub = u8(modes.at(st->op[2]));
 	const Operand &d = st->args[0];
 	if (d.kind == Operand::Vector) {
+		if (d.parts.size() != 2) unsupported("its results");
 		i.r[i.writes++] = d.parts[0].kind == Operand::Sink ? allocate(4) : destination(d.parts[0], i.type);
 		i.r[i.writes++] = predicate(d.parts[1], true);
 	} else {
@@ -194,7 +195,7 @@ void Decoder::vote() {
 		i.op = Op::Match;
 		i.sub = u8(has("all") ? VoteMode::All : VoteMode::Any);
 		bool pair = d.kind == Operand::Vector;
-		if (pair && !has("all")) unsupported();
+		if (pair && (!has("all") || d.parts.size() != 2)) unsupported();
 		i.r[i.writes++] = destination(pair ? d.parts[0] : d, Type::B32);
 		if (pair) i.r[i.writes++] = predicate(d.parts[1], true);
 		i.r[i.writes + i.reads++] = source(a, i.type);

@@ -7,6 +7,7 @@ namespace ptx {
 void Parser::body() {
 	while (scopes.size()) {
 		if (take("{")) {
+			if (scopes.size() > size_t(MostDepth)) fail("braces in more than " + std::to_string(MostDepth) + " others");
 			scopes.push_back(Scope{{}, {}, {}, scopeCount++});
 		} else if (take("}")) {
 			scopes.pop_back();
@@ -54,13 +55,12 @@ void Parser::registers() {
 		std::string n = word();
 		int first = int(fn->registers.size()), count = 1;
 		if (take("<")) {
-			count = int(number());
+			count = int(within(0, MostRegisters, "number of registers"));
 			expect(">");
 			scopes.back().many.push_back({n, first, count});
 		} else {
 			scopes.back().registers[n] = first;
 		}
-		if (count > 100000) fail("more than 100,000 registers");
 		fn->registers.insert(fn->registers.end(), size_t(count), t);
 	} while (take(","));
 	expect(";");
@@ -80,7 +80,7 @@ Operand Parser::name(const std::string &n, const Statement &s) {
 		}
 		for (auto &m : sc.many) {
 			size_t p = m.prefix.size();
-			if (n.size() <= p || n.compare(0, p, m.prefix) || n.find_first_not_of("0123456789", p) != std::string::npos) continue;
+			if (n.size() <= p || n.size() > p + 9 || n.compare(0, p, m.prefix) || n.find_first_not_of("0123456789", p) != std::string::npos) continue;
 			int k = atoi(n.c_str() + p);
 			if (k >= m.count) continue;
 			o.kind = Operand::Register;
@@ -106,6 +106,13 @@ Operand Parser::name(const std::string &n, const Statement &s) {
 }
 
 Operand Parser::operand(const Statement &s) {
+	if (++depth > MostDepth) fail("an operand in more than " + std::to_string(MostDepth) + " others");
+	Operand o = operandAt(s);
+	depth--;
+	return o;
+}
+
+Operand Parser::operandAt(const Statement &s) {
 	Operand o;
 	if (take("[")) {
 		o.kind = Operand::Address;

@@ -8,7 +8,7 @@ namespace {
 
 double now() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-bool alive(const void *h) { return driver().handles.count(h) > 0; }
+template <class T> bool alive(T *h) { return driver().handles.has(h); }
 
 } // namespace
 
@@ -87,7 +87,7 @@ CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
 	(*s)->flags = flags;
 	(*s)->priority = std::max(-5, std::min(0, priority));
 	c.context->streams.insert(*s);
-	driver().handles.insert(*s);
+	driver().handles.add(*s);
 	return CUDA_SUCCESS;
 }
 
@@ -140,6 +140,7 @@ CUresult cuStreamGetPriority(CUstream handle, int *p) {
 	Call c;
 	CUstream s = c.context ? streamOf(c.context, handle) : nullptr;
 	if (c.error || !s) return c.error ? c.error : CUDA_ERROR_INVALID_HANDLE;
+	if (!p) return CUDA_ERROR_INVALID_VALUE;
 	*p = s->priority;
 	return CUDA_SUCCESS;
 }
@@ -148,6 +149,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned *f) {
 	Call c;
 	CUstream s = c.context ? streamOf(c.context, handle) : nullptr;
 	if (c.error || !s) return c.error ? c.error : CUDA_ERROR_INVALID_HANDLE;
+	if (!f) return CUDA_ERROR_INVALID_VALUE;
 	*f = s->flags;
 	return CUDA_SUCCESS;
 }
@@ -155,11 +157,12 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned *f) {
 CUresult cuEventCreate(CUevent *e, unsigned flags) {
 	Call c;
 	if (c.error) return c.error;
+	if (!e) return CUDA_ERROR_INVALID_VALUE;
 	*e = new CUevent_st;
 	(*e)->context = c.context;
 	(*e)->flags = flags;
 	c.context->events.insert(*e);
-	driver().handles.insert(*e);
+	driver().handles.add(*e);
 	return CUDA_SUCCESS;
 }
 
@@ -201,6 +204,7 @@ CUresult cuEventQuery(CUevent e) {
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
 	Call c;
 	if (c.error) return c.error;
+	if (!ms) return CUDA_ERROR_INVALID_VALUE;
 	if (!alive(a) || !alive(b) || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) || !a->recorded || !b->recorded) return CUDA_ERROR_INVALID_HANDLE;
 	if (a->at.stream->done < a->at.count || b->at.stream->done < b->at.count) return CUDA_ERROR_NOT_READY;
 	*ms = float(b->time - a->time);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <list>
+#include <system_error>
 #include <thread>
 
 namespace {
@@ -52,7 +53,10 @@ void onThreads(int most, void (*work)(void *), void *arg) {
 	Job j{work, arg, helpers};
 	{
 		std::lock_guard<std::mutex> g(p.lock);
-		for (; p.threads < settings().threads - 1; p.threads++) std::thread([&p] { p.helper(); }).detach();
+		try {
+			for (; p.threads < settings().threads - 1; p.threads++) std::thread([&p] { p.helper(); }).detach();
+		} catch (std::system_error &) { // the system gives no more: there are fewer
+		}
 		p.jobs.push_back(&j);
 	}
 	p.wake.notify_all();

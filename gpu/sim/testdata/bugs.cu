@@ -135,6 +135,98 @@ KERNEL race_global(const float *x, float *y, int n) {
 	if (T < 32) y[T + 32] = 2; // bug
 }
 
+// Copies of 16 bytes, of which the first word is well and a later one is not.
+__device__ __attribute__((aligned(16))) float six[6];
+KERNEL copy_oob_source(const float *x, float *y, int n) {
+	SHARED __attribute__((aligned(16))) float s[8];
+	if (T < 2) copyAsync16(&s[4 * T], &six[4 * T]); // bug
+	commit();
+	wait<0>();
+	if (T < 2) y[T] = s[4 * T];
+}
+KERNEL copy_oob_shared(const float *x, float *y, int n) {
+	SHARED __attribute__((aligned(16))) float s[62], t[64];
+	t[T] = 1;
+	if (T < 16) copyAsync16(&s[4 * T], &x[4 * T]); // bug
+	commit();
+	wait<0>();
+	if (T < 16) y[T] = s[4 * T] + t[T];
+}
+KERNEL copy_uninit(const float *x, float *y, int n) {
+	SHARED __attribute__((aligned(16))) float s[64];
+	if (T < 16) {
+		y[4 * T] = y[4 * T + 1] = y[4 * T + 2] = 1;
+		copyAsync16(&s[4 * T], &y[4 * T]); // bug
+	}
+	commit();
+	wait<0>();
+	if (T < 16) y[4 * T] = s[4 * T];
+}
+KERNEL copy_race_source(const float *x, float *y, int n) {
+	SHARED __attribute__((aligned(16))) float s[64];
+	if (T >= 16 && T < 32) ((float *)x)[4 * T - 61] = 1;
+	if (T >= 32 && T < 48) copyAsync16(&s[4 * T - 128], &x[4 * T - 128]); // bug
+	commit();
+	wait<0>();
+	if (T >= 32 && T < 48) y[T] = s[4 * T - 128];
+}
+KERNEL copy_race_shared(const float *x, float *y, int n) { // reads the last word before it waits
+	SHARED __attribute__((aligned(16))) float s[64];
+	if (T < 16) copyAsync16(&s[4 * T], &x[4 * T]);
+	commit();
+	if (T < 16) y[T] = s[4 * T + 3]; // bug
+	wait<0>();
+}
+
+// Words that two threads have read: the last of these writes them, and the other is not to
+// be forgotten for that.
+KERNEL readers_warps(const float *x, float *y, int n) {
+	SHARED float s[64];
+	s[T] = x[T];
+	__syncthreads();
+	if (T == 3 || T == 40) y[T] = read(&s[5]);
+	if (T == 40) s[5] = 1; // bug
+}
+KERNEL readers_lanes(const float *x, float *y, int n) {
+	SHARED float s[64];
+	s[T] = x[T];
+	__syncthreads();
+	if (T == 3) y[T] = read(&s[5]);
+	if (T == 4) y[T] = read(&s[5]), s[5] = 1; // bug
+}
+KERNEL readers_warps_bytes(const float *x, float *y, int n) {
+	SHARED unsigned char s[64];
+	s[T] = T;
+	__syncthreads();
+	if (T == 3 || T == 40) y[T] = read(&s[5]);
+	if (T == 40) s[5] = 1; // bug
+}
+KERNEL readers_lanes_bytes(const float *x, float *y, int n) {
+	SHARED unsigned char s[64];
+	s[T] = T;
+	__syncthreads();
+	if (T == 3) y[T] = read(&s[5]);
+	if (T == 4) y[T] = read(&s[5]), s[5] = 1; // bug
+}
+KERNEL readers_warps_global(const float *x, float *y, int n) {
+	if (T == 3 || T == 40) y[T] = read(&x[5]);
+	if (T == 40) ((float *)x)[5] = 1; // bug
+}
+KERNEL readers_lanes_global(const float *x, float *y, int n) {
+	if (T == 3) y[T] = read(&x[5]);
+	if (T == 4) y[T] = read(&x[5]), ((float *)x)[5] = 1; // bug
+}
+KERNEL readers_warps_global_bytes(const float *x, float *y, int n) {
+	unsigned char *z = (unsigned char *)x;
+	if (T == 3 || T == 40) y[T] = read(&z[5]);
+	if (T == 40) z[5] = 1; // bug
+}
+KERNEL readers_lanes_global_bytes(const float *x, float *y, int n) {
+	unsigned char *z = (unsigned char *)x;
+	if (T == 3) y[T] = read(&z[5]);
+	if (T == 4) y[T] = read(&z[5]), z[5] = 1; // bug
+}
+
 // Races between blocks.
 KERNEL blocks_write(const float *x, float *y, int n) {
 	y[T] = x[T]; // bug
@@ -150,6 +242,15 @@ KERNEL blocks_atomic(const float *x, float *y, int n) {
 	int *z = (int *)x;
 	atomicAdd(z, 1);
 	if (T == 63) y[blockIdx.x] = z[0]; // bug
+}
+KERNEL blocks_readers(const float *x, float *y, int n) {
+	if (T == 0) y[blockIdx.x] = read(&x[5]);
+	if (T == 0 && blockIdx.x == 1) ((float *)x)[5] = 1; // bug
+}
+KERNEL blocks_readers_bytes(const float *x, float *y, int n) {
+	unsigned char *z = (unsigned char *)x;
+	if (T == 0) y[blockIdx.x] = read(&z[5]);
+	if (T == 0 && blockIdx.x == 1) z[5] = 1; // bug
 }
 
 // Barriers that not all come to.

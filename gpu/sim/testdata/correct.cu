@@ -63,6 +63,34 @@ KERNEL pipeline(const float *x, float *y, int steps) {
 	}
 	y[t] = a;
 }
+// Copies of 16 bytes up to the end of an array that is no multiple of it, read by others
+// than who copied.
+KERNEL ragged(const float *x, float *y, int n) {
+	SHARED __attribute__((aligned(16))) float s[64];
+	int t = threadIdx.x, left = n - 4 * t;
+	if (t < 16) copyAsyncPart(&s[4 * t], x + 4 * t, 4 * (left < 0 ? 0 : left > 4 ? 4 : left));
+	commit();
+	wait<0>();
+	__syncthreads();
+	y[t] = s[63 - t];
+}
+// Words that two threads have read and one of them writes, with barriers between: of the
+// block, and of the warp; and of blocks, each its own.
+KERNEL readers(const int *x, int *y, int *z) {
+	SHARED int s[64];
+	SHARED unsigned char b[64];
+	int t = threadIdx.x;
+	s[t] = x[t], b[t] = t, z[64 * blockIdx.x + t] = t;
+	__syncthreads();
+	int v = s[t ^ 32] + s[t] + b[t ^ 32] + b[t] + z[64 * blockIdx.x + (t ^ 32)] + z[64 * blockIdx.x + t];
+	__syncthreads();
+	s[t] = v, b[t] = v, z[64 * blockIdx.x + t] = v;
+	syncWarp();
+	v = s[t ^ 1] + s[t] + b[t ^ 1] + b[t] + z[64 * blockIdx.x + (t ^ 1)] + z[64 * blockIdx.x + t];
+	syncWarp();
+	s[t] = v, b[t] = v, z[64 * blockIdx.x + t] = v;
+	y[64 * blockIdx.x + t] = s[t] + b[t] + z[64 * blockIdx.x + t];
+}
 // Bytes beside each other, of several threads.
 KERNEL bytes(const unsigned char *x, unsigned char *y) {
 	SHARED unsigned char s[64];

@@ -34,6 +34,17 @@ DEVICE int shuffleDown(int v, int d, u32 mask = ALL) { return __nvvm_shfl_sync_d
 DEVICE int shuffle(int v, int l, u32 mask = ALL) { return __nvvm_shfl_sync_idx_i32(mask, v, l, 31); }
 DEVICE int atomicAdd(int *p, int v) { return __nvvm_atom_add_gen_i(p, v); }
 DEVICE float fma(float a, float b, float c) { return __nvvm_fma_rn_f(a, b, c); }
+// A read that the compiler leaves where it is.
+DEVICE float read(const float *p) {
+	float v;
+	asm volatile("ld.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+	return v;
+}
+DEVICE u32 read(const unsigned char *p) {
+	u32 v;
+	asm volatile("ld.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
 DEVICE u32 sharedAddress(const void *p) {
 	u32 r;
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p));
@@ -41,5 +52,7 @@ DEVICE u32 sharedAddress(const void *p) {
 }
 DEVICE void copyAsync(void *to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(sharedAddress(to)), "l"(from) : "memory"); }
 DEVICE void copyAsync16(void *to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(sharedAddress(to)), "l"(from) : "memory"); }
+// Of the 16 bytes the first n are read, the others are 0.
+DEVICE void copyAsyncPart(void *to, const void *from, u32 n) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAddress(to)), "l"(from), "r"(n) : "memory"); }
 DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }

@@ -18,6 +18,10 @@ CUresult lockstep_simulator_devices(int count);
 // calling thread's until its next call. A simulator need not have this.
 const char *lockstep_simulator_findings(void);
 
+// Why cuInit failed, in words; empty where it did not. CUDA_ERROR_INVALID_VALUE of cuInit(0)
+// is then a variable of the environment. A simulator need not have this.
+const char *lockstep_simulator_refusal(void);
+
 #ifdef __cplusplus
 }
 #endif

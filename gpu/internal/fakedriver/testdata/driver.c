@@ -3,7 +3,8 @@
 // called outside the context that it belongs to fails.
 //
 // Macros make variants: DEVICES, VERSION, INIT (the result of cuInit), MAJOR (of the compute
-// capability), PEERS (may access each other), SIMULATOR (the version it claims).
+// capability), PEERS (may access each other), SIMULATOR (the version it claims), REFUSAL (why
+// its cuInit fails).
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <pthread.h>
@@ -57,6 +58,9 @@ static char findings[4096];
 int lockstep_simulator(void) { return SIMULATOR; }
 CUresult lockstep_simulator_devices(int n) { return n > DEVICES ? CUDA_ERROR_INVALID_VALUE : (devices = n, CUDA_SUCCESS); }
 const char *lockstep_simulator_findings(void) { return findings; }
+#ifdef REFUSAL
+const char *lockstep_simulator_refusal(void) { return REFUSAL; }
+#endif
 #endif
 
 CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : INIT; }
