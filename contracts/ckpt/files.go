@@ -162,7 +162,7 @@ func goldenFiles(p *contract.Pass) {
 		p.Doubt("%v", err)
 		return
 	}
-	if simulated(h) {
+	if slices.ContainsFunc(h.Backends(), kernels.Simulated) {
 		want[checkpoint.ManifestName] = marked(want[checkpoint.ManifestName])
 	}
 	got, resumed := map[string][]byte{}, false
@@ -194,16 +194,6 @@ func goldenFiles(p *contract.Pass) {
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		at.Report(name, nil, "a file that the golden checkpoint does not have")
 	}
-}
-
-// simulated reports whether a simulated device has computed some of a run.
-func simulated(h *trace.History) bool {
-	for r := range h.Ranks {
-		if kernels.Simulated(h.Origin(r).Backend) {
-			return true
-		}
-	}
-	return false
 }
 
 // marked is a manifest as a run of a simulated device stores it.

@@ -38,8 +38,8 @@ func OpenBackend(name string, devices Devices) (func(rank int) (kernels.Backend,
 }
 
 // Open opens a backend. An unknown name, an instruction set that this processor lacks, or a
-// variable that the simulator of GPUs does not take is a usage error; GPUs that this machine or this program lacks are a
-// gpu.UnavailableError. The ranks of a process share one cpu backend and its threads,
+// variable that the simulator of GPUs does not take is a usage error; GPUs that this machine
+// or this program lacks are a gpu.UnavailableError. The ranks of a process share one cpu backend and its threads,
 // which allocates from pool what that has; nil has nothing.
 func Open(name string, devices Devices, pool kernels.Pool) (*Opened, error) {
 	switch name {
