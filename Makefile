@@ -48,6 +48,7 @@ compilers:
 .PHONY: test-cuda
 test-cuda: compilers test-gpu test-sim test-cuda-smoke ## these three, and: the PTX is what clang makes, every kernel, a list of plans and launches, two contracts (installs clang-19 and g++; minutes)
 	$(GO) run ./internal/ptx -check
+	rm -rf out/planted && mkdir -p out/planted && sh gpu/sim/testdata/ptx.sh out/planted && for f in out/planted/*; do cmp $$f gpu/sim/testdata/$${f##*/} || exit 1; done
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./kernels/cuda
 	$(SIMULATED) $(CUDA) test -tags cuda -count=1 -timeout 30m ./cmd/train -run 'TestGolden$$' -v
 	$(SIM) $(CUDA) test -tags cuda -count=1 ./cmd/train -run 'TestSimulated|TestRequired' -v

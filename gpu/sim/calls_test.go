@@ -141,3 +141,26 @@ func TestSizes(t *testing.T) {
 	}
 	r.clean()
 }
+
+// TestFreedPinned: memory of the host that another device's copy still reads or writes is
+// freed: cuMemFreeHost waits for its own context alone.
+func TestFreedPinned(t *testing.T) {
+	const n = 1 << 20 // which is given back to the system
+	for name, copy := range map[string]func(r *rig, p, d, s uint64){
+		"to the device": func(r *rig, p, d, s uint64) { r.must("cuMemcpyHtoDAsync_v2", d, p, n, s) },
+		"to the host":   func(r *rig, p, d, s uint64) { r.must("cuMemcpyDtoHAsync_v2", p, d, n, s) },
+	} {
+		r := start(t, 0)
+		p, _ := r.pinned(n)
+		other := start(t, 1)
+		d, s := other.upload(make([]byte, n)), other.stream()
+		copy(other, p, d, s)
+		r.enter()
+		r.must("cuMemFreeHost", p)
+		other.enter()
+		if e := lib.Call("cuStreamSynchronize", s); e != assertion {
+			t.Errorf("%s: error %d", name, e)
+		}
+		r.found("host-access", "operation=copy-to-(device|host) device=1: the host freed pinned memory at 0x[0-9a-f]+ while the copy was under way")
+	}
+}

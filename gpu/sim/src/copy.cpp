@@ -79,6 +79,7 @@ struct Pass {
 // Held is what the host must leave alone while a copy is under way: the source as it
 // was, or a target that nobody has touched.
 struct Held {
+	bool pinned = false;
 	std::vector<u8> before;
 	u64 writes = 0;
 };
@@ -87,8 +88,9 @@ struct Held {
 // early does not find what it expects; unless a copy that comes before still reads it.
 Held hold(const Side &s, u64 n, bool target) {
 	Held h;
-	Pinned *p = settings().checks && s.device < 0 ? pinned(host(s), n) : nullptr;
-	if (!p || (target && p->reading)) return h;
+	Pinned *p = s.device < 0 ? pinned(host(s), n) : nullptr;
+	h.pinned = p;
+	if (!p || !settings().checks || (target && p->reading)) return h;
 	if (target) memset(host(s), 0xff, n);
 	h.before.assign(host(s), host(s) + n);
 	if (!target) p->reading++;
@@ -97,20 +99,24 @@ Held hold(const Side &s, u64 n, bool target) {
 }
 
 int touched(const Held &h, const Side &s, u64 n, bool target, int on, const char *what) {
-	if (h.before.empty()) return 0;
+	if (!h.pinned) return 0;
+	auto find = [&](const char *did, const u8 *at) {
+		char text[160];
+		snprintf(text, sizeof text, "%s operation=%s device=%d: the host %s pinned memory at %p while the copy was under way", className(Fault::HostAccess), what, on, did, static_cast<const void *>(at));
+		addFinding(text);
+		return errorOf(Fault::HostAccess);
+	};
 	{
 		Guard g(driver().lock);
 		Pinned *p = pinned(host(s), n);
-		if (p && !target) p->reading--;
+		if (!p) return find("freed", host(s));
+		if (h.before.empty()) return 0;
+		if (!target && p->reading) p->reading--; // unless it is another that lies there now
 		// Another copy wrote it in between, in its turn.
-		if (!p || p->writes != h.writes) return 0;
+		if (p->writes != h.writes) return 0;
 	}
 	auto diff = std::mismatch(h.before.begin(), h.before.end(), host(s));
-	if (diff.first == h.before.end()) return 0;
-	char text[160];
-	snprintf(text, sizeof text, "%s operation=%s device=%d: the host changed pinned memory at %p while the copy was under way", className(Fault::HostAccess), what, on, static_cast<void *>(host(s) + (diff.first - h.before.begin())));
-	addFinding(text);
-	return errorOf(Fault::HostAccess);
+	return diff.first == h.before.end() ? 0 : find("changed", host(s) + (diff.first - h.before.begin()));
 }
 
 void wrote(const Side &s, u64 n) {

@@ -106,6 +106,11 @@ struct Call {
 	Call();
 };
 
+// NEED_DEVICE returns from a call of a device that is none.
+#define NEED_DEVICE(d) \
+	if (!driver().ready) return CUDA_ERROR_NOT_INITIALIZED; \
+	if ((d) < 0 || (d) >= settings().devices) return CUDA_ERROR_INVALID_DEVICE
+
 CUctx_st *&current();
 
 // submit queues an operation; operations are numbered as they come.
