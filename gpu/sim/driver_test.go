@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		path = filepath.Join("..", "..", "bin", "libcuda-sim.so")
 	}
 	// Findings that are expected need not be printed.
-	for _, v := range [][2]string{{"LOCKSTEP_SIM_QUIET", "1"}, {"LOCKSTEP_SIM_MEMORY", "64M"}} {
+	for _, v := range [][2]string{{"LOCKSTEP_SIM_QUIET", "1"}, {"LOCKSTEP_SIM_MEMORY", "64M"}, {"LOCKSTEP_SIM_DEVICES", "4"}} {
 		if _, ok := os.LookupEnv(v[0]); !ok {
 			os.Setenv(v[0], v[1])
 		}

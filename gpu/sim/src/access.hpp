@@ -342,6 +342,28 @@ template <Place P, int Size, bool Check> void narrow(Warp &w, const Ins &i) {
 	});
 }
 
+// peers has lanes that use memory of a peer do so, and the others what they do anyway: Own
+// with the checks there are, Other without.
+template <Handler Own, Handler Other> void peers(Warp &w, const Ins &i) {
+	Run &r = *w.run;
+	if (__builtin_expect(!r.peers, 1)) return Own(w, i);
+	const u32 all = w.mask;
+	const Arena own = r.arena;
+	const u64 *a = src<u64>(w, i, 0);
+	for (const Peer &p : *r.peers) {
+		u32 there = i.sub2 == 4 ? 0 : w.mask & ask([&](int l) { return a[l] + u64(i.imm) - p.arena.base < p.arena.size; }), rest = w.mask & ~there;
+		if (!there) continue;
+		if (r.checks) each(there, [&](int l) { reachPeer(w, i, l, p.device, a[l] + u64(i.imm), u32(ptx::bytes(i.type) * i.n), i.op == Op::St); });
+		w.mask = there;
+		r.arena = p.arena;
+		Other(w, i);
+		r.arena = own;
+		w.mask = rest;
+	}
+	Own(w, i);
+	w.mask = all;
+}
+
 template <Handler Global, Handler Shared, Handler Local> bool setSpaces(Ins &i) {
 	Handler h = Global;
 	if (i.space == ptx::Space::Shared) h = Shared;
@@ -350,10 +372,10 @@ template <Handler Global, Handler Shared, Handler Local> bool setSpaces(Ins &i) 
 	return set(i, h, h);
 }
 template <class T, int N, bool C> bool setWhole(Ins &i) {
-	if (i.op == Op::St) return setSpaces<store<InGlobal, T, T, N, C>, store<InShared, T, T, N, C>, localAccess>(i);
-	return setSpaces<load<InGlobal, T, T, N, C>, load<InShared, T, T, N, C>, localAccess>(i);
+	if (i.op == Op::St) return setSpaces<peers<store<InGlobal, T, T, N, C>, store<InGlobal, T, T, N, false>>, store<InShared, T, T, N, C>, localAccess>(i);
+	return setSpaces<peers<load<InGlobal, T, T, N, C>, load<InGlobal, T, T, N, false>>, load<InShared, T, T, N, C>, localAccess>(i);
 }
-template <int Size, bool C> bool setNarrow(Ins &i) { return setSpaces<narrow<InGlobal, Size, C>, narrow<InShared, Size, C>, localAccess>(i); }
+template <int Size, bool C> bool setNarrow(Ins &i) { return setSpaces<peers<narrow<InGlobal, Size, C>, narrow<InGlobal, Size, false>>, narrow<InShared, Size, C>, localAccess>(i); }
 
 template <bool C> bool setAccess(Ins &i) {
 	int size = ptx::bytes(i.type);

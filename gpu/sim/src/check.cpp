@@ -168,6 +168,23 @@ void wild(Warp &w, const Ins &i, int lane, u64 address, u32 size, bool write) {
 	fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes of global memory at 0x%llx, %llu bytes from the begin of %llu allocated bytes", does, size, a, (unsigned long long)(address - f.address), (unsigned long long)f.size);
 }
 
+// Two devices have no serials in common: what an operation of the peer has done meanwhile
+// is not found here, but that nothing runs before it is waited for shows it in the result.
+void reachPeer(Warp &w, const Ins &i, int lane, Device *peer, u64 address, u32 size, bool write) {
+	const char *does = write ? "writes" : "reads";
+	if (address % size) fault(w, i, lane, Fault::Misaligned, "%s %u bytes of global memory at 0x%llx", does, size, (unsigned long long)address);
+	u64 from = peer->offset(address), to = from + size;
+	for (u64 k = from / 4; k * 4 < to; k++) {
+		u64 &s = peer->arena.write[k], bytes = 15;
+		if (from > k * 4) bytes &= 15ull << (from - k * 4);
+		if (to < k * 4 + 4) bytes &= 15ull >> (k * 4 + 4 - to);
+		if (!s || ((s & stamp::Tail) && !peer->with(address, size).size))
+			fault(w, i, lane, Fault::OutOfBounds, "%s %u bytes at 0x%llx, which is not allocated on device %d", does, size, (unsigned long long)address, peer->index);
+		if (write) __atomic_fetch_or(&s, bytes, __ATOMIC_RELAXED);
+		else if ((s & bytes) != bytes) fault(w, i, lane, Fault::Uninitialised, "reads global memory of device %d at 0x%llx, which was not written", peer->index, (unsigned long long)address);
+	}
+}
+
 void diverged(Warp &w) {
 	// Who waits for what, in one sentence: the first group's view.
 	const Group &g = w.groups[0];

@@ -50,10 +50,20 @@ void endContext(Guard &g, CUctx_st *c) {
 
 extern "C" {
 
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 	Call c;
 	if (c.error) return c.error;
-	return driver().handles.has(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+	if (flags) return CUDA_ERROR_INVALID_VALUE;
+	if (!driver().handles.has(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+	if (!reach(c.context->device, peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	return c.context->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+	Call c;
+	if (c.error) return c.error;
+	if (!driver().handles.has(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+	return c.context->peers.erase(peer) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {

@@ -102,7 +102,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) {
 	NEED_DEVICE(a);
 	NEED_DEVICE(b);
 	if (!can) return CUDA_ERROR_INVALID_VALUE;
-	*can = 0; // kernels reach their own device's memory; copies reach all
+	*can = reach(a, b); // copies reach all
 	return CUDA_SUCCESS;
 }
 

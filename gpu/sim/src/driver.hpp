@@ -34,7 +34,7 @@ struct CUctx_st {
 	std::set<CUstream> streams;
 	std::set<CUevent> events;
 	std::set<CUmodule> modules;
-	std::set<CUcontext> peers;
+	std::set<CUcontext> peers; // whose devices' memory kernels of this one may use
 	std::map<int, size_t> limits;
 };
 
@@ -96,6 +96,10 @@ struct Driver {
 };
 Driver &driver();
 using Guard = std::unique_lock<std::mutex>;
+
+// reach is whether kernels of device a can be let use memory of b: two and two devices are
+// joined, so that programs meet both.
+inline bool reach(int a, int b) { return a != b && a / 2 == b / 2; }
 
 // Call begins a call that needs a current context: it holds the lock, and says what is
 // wrong.

@@ -2,6 +2,7 @@
 #pragma once
 #include "ins.hpp"
 #include "shadow.hpp"
+#include <vector>
 
 // Arena is a device's memory and its shadow. What has the address base + x lies at
 // host + x, and the stamps of its word at write[x/4] and read[x/4].
@@ -13,6 +14,13 @@ struct Arena {
 
 struct Launch;
 struct Code;
+class Device;
+
+// Peer is another device, whose memory a kernel may use.
+struct Peer {
+	Device *device;
+	Arena arena;
+};
 
 // Group is the lanes of a warp that are at one instruction, which begins a block.
 struct Group {
@@ -58,6 +66,7 @@ struct Run {
 	const u8 *params;
 	u32 paramBytes;
 	Arena arena;
+	const std::vector<Peer> *peers; // whose memory the kernel may use; null where there is none
 	u64 serial, firstSerial, hazard; // of the block, of the launch; stamps from hazard on may be unordered with it
 	bool checks;
 	u32 epoch; // barriers of the block so far
@@ -93,6 +102,9 @@ void checkGlobal(Warp &w, const Ins &i, int lane, u64 offset, u32 size, Access a
 void checkShared(Warp &w, const Ins &i, int lane, u32 offset, u32 size, Access a);
 // wild says what is wrong with an address that is no memory of this device.
 [[noreturn]] void wild(Warp &w, const Ins &i, int lane, u64 address, u32 size, bool write);
+
+// reachPeer judges an access of a lane to memory of a peer.
+void reachPeer(Warp &w, const Ins &i, int lane, Device *peer, u64 address, u32 size, bool write);
 
 // How lanes meet: diverged is where they do not.
 [[noreturn]] void diverged(Warp &w);

@@ -99,6 +99,7 @@ void Worker::prepare() {
 	run.params = l.params.data();
 	run.paramBytes = code.paramBytes;
 	run.arena = l.device->arena;
+	run.peers = l.peers.empty() ? nullptr : &l.peers;
 	run.firstSerial = l.firstSerial;
 	run.hazard = l.hazard;
 	run.checks = settings().checks;

@@ -8,6 +8,7 @@ struct Launch {
 	u32 grid[3], block[3];
 	u32 dynamicShared;
 	std::vector<u8> params;
+	std::vector<Peer> peers;
 	u64 queued;
 
 	u64 firstSerial = 0, hazard = 0;

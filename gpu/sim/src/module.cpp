@@ -237,6 +237,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	memcpy(l->block, block, sizeof block);
 	l->dynamicShared = shared;
 	l->queued = ++driver().operations;
+	for (auto *p : c.context->peers)
+		if (driver().handles.has(p)) l->peers.push_back({&device(p->device), device(p->device).arena});
 	if (!pack(*l->code, params, extra, l->params)) return CUDA_ERROR_INVALID_VALUE;
 	Operation op;
 	op.run = [l] {
