@@ -1,7 +1,6 @@
 package dataparallel_test
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -44,18 +43,11 @@ func drawTraining(t *rapid.T) spec.Config {
 // so sequences have unequal numbers of valid tokens. Where the last step is
 // padded, it may be shorter than the batch.
 func drawText(t *rapid.T, c spec.Config) data.Text {
-	letter := rapid.Map(rapid.IntRange(0, c.Model.Vocab-2), func(i int) byte {
-		if i >= '\n' {
-			i++
-		}
-		return byte(i)
-	})
 	n := c.Sequences + rapid.IntRange(0, c.Sequences).Draw(t, "more paragraphs")
 	if c.LastStep == data.Pad {
 		n = rapid.IntRange(1, 2*c.Sequences).Draw(t, "paragraphs")
 	}
-	paragraph := rapid.SliceOfN(letter, 2, 2+2*c.Model.SeqLen)
-	return data.Text{Name: "drawn", Bytes: bytes.Join(rapid.SliceOfN(paragraph, n, n).Draw(t, "text"), []byte("\n\n"))}
+	return gen.Paragraphs(t, c, n)
 }
 
 // drawMicroBatches draws a number of micro-batches that the plan allows.
