@@ -169,3 +169,43 @@ func TestProductsAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestManySources: a reduction of so many sources that its tree is deep, the last one on a
+// level of its own.
+func TestManySources(t *testing.T) {
+	const n = 40
+	b := opened(t)
+	for _, sources := range []int{63, 64, 129, 300} {
+		w := newTwins(t, b, rand.New(rand.NewPCG(18, uint64(sources))), n*(sources+1))
+		w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+			var from []kernels.Tensor
+			for i := range sources {
+				from = append(from, at(view{(i + 1) * n, 1, n, n}))
+			}
+			be.Reduce([]kernels.Tensor{at(view{0, 1, n, n})}, from, kernels.Sum)
+		})
+		if at := w.differs(t); at >= 0 {
+			t.Errorf("%d sources: element %d differs", sources, at)
+		}
+	}
+}
+
+// TestFreeWithProducts: a product that waits is computed before memory that it reads is
+// given back.
+func TestFreeWithProducts(t *testing.T) {
+	const n = 20
+	b := opened(t)
+	w := newTwins(t, b, rand.New(rand.NewPCG(20, 21)), 2*n*n)
+	w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+		other, err := be.Alloc(n * n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		be.Fill(kernels.Flat(other), 0.5)
+		be.MatMulNT(at(view{0, n, n, n}), at(view{n * n, n, n, n}), kernels.Flat(other).As(n, n), nil)
+		be.Free(other)
+	})
+	if at := w.differs(t); at >= 0 {
+		t.Errorf("element %d differs", at)
+	}
+}

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-ml/lockstep/gpu"
+	"github.com/lockstep-ml/lockstep/kernels"
 )
 
 // TestFaultOnce: a fault that stays with a device is what Sync and Read answer from then on,
@@ -28,14 +30,26 @@ func TestFaultOnce(t *testing.T) {
 	devices := must(gpu.Open(must(gpu.ParseChoice("", os.Getenv(gpu.Variable)))(t)))(t)
 	b := must(New(devices[0]))(t)
 	x := must(b.Alloc(16))(t)
+	var good, sum kernels.Digest
+	b.Hash(&good, kernels.Flat(x), kernels.Place{ID: 1})
 	b.enter()
 	b.begin("fill").words(0x12345000).floats(1).words(4).elements(4)
 	b.work(16)
 	b.mu.Unlock()
+	later := b.Sums()
+	later.Hash(&sum, kernels.Flat(x), kernels.Place{ID: 1})
+	later.Wait()
+	if sum != (kernels.Digest{}) || good == sum {
+		t.Errorf("after a fault a sum is %v, before %v", sum, good)
+	}
 	first := fmt.Sprint(b.Sync())
 	const fault = "illegal address"
 	if !strings.Contains(first, fault) || fmt.Sprint(b.Sync()) != first {
 		t.Errorf("Sync: %s", first)
+	}
+	b.note(errors.New("something later"))
+	if got := fmt.Sprint(b.fault); got != first {
+		t.Errorf("the first fault is %q after another one", got)
 	}
 	b.Free(x)
 	if got := fmt.Sprint(b.Close()); strings.Count(got, fault) != 1 {

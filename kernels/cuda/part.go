@@ -29,6 +29,7 @@ func (b *Backend) EachPart(seed uint32) ([]kernels.Part, error) {
 	if mem == nil {
 		return nil, b.fault
 	}
+	b.note(b.stream.Fill(mem, 0, 0xff, elementBytes*len(words))) // nothing is left of an earlier call
 	c.p.U64(mem.Address()).U32(seed)
 	c.launch(len(words)/2, 1, c.r.threads)
 	b.waits++

@@ -14,9 +14,9 @@ import (
 // bins is how many sums sum_squares makes: of each exponent, and of what is not finite.
 const bins = 256
 
-// most is how many elements a kernel of this file takes: so many squares of one exponent
-// fit its sums, and their indices in 32 bits.
-const most = 1 << 30
+// mostSummed is how many elements a kernel of this file takes: so many squares of one
+// exponent fit its sums, and their indices in 32 bits.
+const mostSummed = 1 << 30
 
 // sumsWords is how many words sums have on the device: those of 256 sums of squares. When
 // all are taken they are waited for.
@@ -35,10 +35,12 @@ type ledger struct {
 	dev     *gpu.Buffer
 	host    *gpu.Pinned
 	used    int
+	most    int // elements of a launch
 	awaited []awaited
 }
 
 func (l *ledger) open(d *gpu.Device, s *gpu.Stream) (err error) {
+	l.most = mostSummed
 	if l.dev, err = d.Alloc(8 * sumsWords); err != nil {
 		return err
 	}
@@ -122,8 +124,8 @@ func addSquares(acc *kernels.SquareSum, s []uint64) {
 // squares launches what an exact sum of squares is made of.
 func (b *Backend) squares(acc *kernels.SquareSum, x kernels.Tensor) {
 	const block = 16384 // SQUARES of digest.cu
-	for at, n := 0, x.Len(); at < n; at += most {
-		part := x.Range(at, min(n, at+most))
+	for at, n := 0, x.Len(); at < n; at += b.sums.most {
+		part := x.Range(at, min(n, at+b.sums.most))
 		out := b.await(awaited{words: 2 * bins, squares: acc})
 		c := b.begin("sum_squares")
 		c.words(out).tensors(part).words(uint64(part.Len())).launch(ceil(part.Len(), block), 1, c.r.threads)
@@ -151,8 +153,8 @@ func (b *Backend) digest(kernel string, into awaited, at kernels.Place, ts ...ke
 		x = ts[0]
 	}
 	into.words = 3
-	for lo := 0; lo < x.Cols; lo += most {
-		cols := min(x.Cols-lo, most)
+	for lo := 0; lo < x.Cols; lo += b.sums.most {
+		cols := min(x.Cols-lo, b.sums.most)
 		out := b.await(into)
 		c := b.begin(kernel).words(out)
 		for _, t := range ts {

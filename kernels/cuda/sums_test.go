@@ -89,3 +89,25 @@ func TestSumsAtOnce(t *testing.T) {
 		t.Errorf("digests %v and %v, want %v and %v", later[0], now[0], later[1], now[1])
 	}
 }
+
+// TestSumsInParts: tensors of more elements than one launch takes.
+func TestSumsInParts(t *testing.T) {
+	b := opened(t)
+	b.sums.most = 100
+	w := newTwins(t, b, rand.New(rand.NewPCG(22, 23)), 4000)
+	var hashes, changes []kernels.Digest
+	var squares []kernels.SquareSum
+	var counts []int
+	w.do(func(be kernels.Backend, at func(view) kernels.Tensor) {
+		var h, c kernels.Digest
+		var s kernels.SquareSum
+		place := kernels.Place{ID: 3, First: 17, RowStride: 1000}
+		be.Hash(&h, at(view{5, 3, 333, 400}), place)
+		counts = append(counts, be.HashChanged(&c, at(view{0, 3, 333, 333}), at(view{2000, 3, 333, 333}), place))
+		be.SumSquares(&s, at(view{1, 1, 3210, 3210}))
+		hashes, changes, squares = append(hashes, h), append(changes, c), append(squares, s)
+	})
+	if hashes[0] != hashes[1] || changes[0] != changes[1] || counts[0] != counts[1] || squares[0] != squares[1] {
+		t.Errorf("digests %v, %v, %d changed: want %v, %v, %d (squares equal: %t)", hashes[0], changes[0], counts[0], hashes[1], changes[1], counts[1], squares[0] == squares[1])
+	}
+}

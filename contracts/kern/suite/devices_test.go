@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-ml/lockstep/contracts/contract"
 	"github.com/lockstep-ml/lockstep/contracts/contracttest"
 	"github.com/lockstep-ml/lockstep/contracts/fault"
+	"github.com/lockstep-ml/lockstep/contracts/kern"
 	"github.com/lockstep-ml/lockstep/contracts/suite"
 	"github.com/lockstep-ml/lockstep/core/comm"
 	"github.com/lockstep-ml/lockstep/core/launch"
@@ -27,6 +28,7 @@ type card struct {
 	index int
 	spare uint64
 	asked int
+	seeds map[uint32]bool
 }
 
 func (c *card) On() kernels.Device {
@@ -38,13 +40,16 @@ func (c *card) Parts() int             { return 2 }
 // EachPart has one part a time compute, of numbers that are not 0 and 1.
 func (c *card) EachPart(seed uint32) ([]kernels.Part, error) {
 	c.asked++
+	c.seeds[seed] = true
 	return []kernels.Part{{ID: []uint32{1, 7}[c.asked/2%2], Sum: ref.PartSum(seed)}}, nil
 }
 
 // surveyed makes the case of devices at a level on so many cards, with faults.
 func surveyed(t *testing.T, level, n int, f ...fault.Fault) contract.Evidence {
 	t.Helper()
-	parts := launch.Parts{Backend: func(rank int) (kernels.Backend, error) { return &card{ref.New[float32](), rank, 8 << 20, 0}, nil }}
+	parts := launch.Parts{Backend: func(rank int) (kernels.Backend, error) {
+		return &card{ref.New[float32](), rank, 8 << 20, 0, map[uint32]bool{}}, nil
+	}}
 	one := devices(suite.Options{Level: level, Devices: n})
 	if len(f) > 0 {
 		fault.Into(contract.Test, fault.All(f...))(&one)
@@ -244,4 +249,28 @@ func TestPattern(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRepeats: each part of a device computes as often as the level says, another sum each
+// time, and until none is left out.
+func TestRepeats(t *testing.T) {
+	for repeats, want := range map[int]int{1: 2, 2: 2, 8: 8} { // a card's second part does in the second call
+		c := &card{ref.New[float32](), 0, 0, 0, map[uint32]bool{}}
+		e, err := surveying{kern.DeviceSpec{Seed: 5, Repeats: repeats}, 1}.each(c)
+		if err != nil || e.Count != 2 || e.Unit != "2" || e.Text != "" || c.asked != want || len(c.seeds) != want {
+			t.Errorf("%d repeats: asked %d times, with %d seeds, want %d: %+v %v", repeats, c.asked, len(c.seeds), want, e, err)
+		}
+	}
+	half := &halfCard{card: &card{ref.New[float32](), 0, 0, 0, map[uint32]bool{}}}
+	if e, err := (surveying{kern.DeviceSpec{Seed: 5, Repeats: 1}, 1}).each(half); err != nil || e.Count != 1 || half.asked != patience {
+		t.Errorf("a part on which nothing runs: asked %d times, want %d: %+v %v", half.asked, patience, e, err)
+	}
+}
+
+// halfCard gives no block to its second part.
+type halfCard struct{ *card }
+
+func (c *halfCard) EachPart(seed uint32) ([]kernels.Part, error) {
+	c.asked++
+	return []kernels.Part{{ID: 1, Sum: ref.PartSum(seed)}}, nil
 }
