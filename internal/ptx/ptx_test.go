@@ -32,7 +32,7 @@ func TestShipped(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, v := range violations(string(text)) {
+		for _, v := range append(violations(string(text)), narrowProducts(string(text))...) {
 			t.Errorf("%s: %s", ptxOf(cu), v)
 		}
 	}

@@ -14,8 +14,8 @@ struct Heads {
 #define GIVEN Heads{seqs, t, heads, key_heads, dim, groups}
 
 // Where head h of sequence s begins, in a matrix of n heads to a row.
-DEVICE i64 head_at(const Heads &d, int s, int h, int n) { return ((i64)s * d.t * n + h) * d.dim; }
-DEVICE i64 matrix_at(const Heads &d, int s, int h) { return ((i64)s * d.heads + h) * d.t * d.t; }
+DEVICE i64 head_at(const Heads &d, int s, i64 h, int n) { return ((i64)s * d.t * n + h) * d.dim; }
+DEVICE i64 matrix_at(const Heads &d, int s, i64 h) { return ((i64)s * d.heads + h) * d.t * d.t; }
 
 // EACH_HEAD runs its body for the sequences s and heads h of n that are this block's.
 #define EACH_HEAD(s, h, d, n)                                                             \
@@ -63,7 +63,7 @@ template <class S> DEVICE void keys(float *dk, const float *ds, const float *q, 
     NO_UNROLL for (int g = 0; g < d.groups; g++) {
       clear<S>(c);
       NO_UNROLL for (int i = 0; i < size; i++) {
-        int query = h * share + g * size + i;
+        i64 query = (i64)h * share + (i64)g * size + i;
         FromRow x = {{ds + matrix_at(d, s, query), d.t}};
         AcrossK y = {q + head_at(d, s, query, d.heads), (i64)d.heads * d.dim};
         extend<S, FROM_ROW>(at, c, x, y, at.m0, d.t);

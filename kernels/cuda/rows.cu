@@ -27,8 +27,9 @@ KERNEL(VECTOR) column_sum(float *dst, const float *x, i64 stride, int rows, int 
 // inverse.
 KERNEL(VECTOR) rope(float *x, const float *cosine, const float *sine, int rows, int pairs, int half, int positions, u32 sign) {
   EACH_OF_ROWS(i, j, rows, pairs) {
-    int head = j / half, k = j - head * half, at = (i % positions) * half + k;
-    float *lo = x + (i64)i * 2 * pairs + 2 * head * half + k, *hi = lo + half;
+    int head = j / half, k = j - head * half;
+    i64 at = (i64)(i % positions) * half + k;
+    float *lo = x + (i64)i * 2 * pairs + (i64)2 * head * half + k, *hi = lo + half;
     float c = cosine[at], s = as_float(bits_of(sine[at]) ^ sign), a = *lo, b = *hi;
     *lo = fused(-b, s, mul(a, c));
     *hi = fused(a, s, mul(b, c));
