@@ -46,6 +46,10 @@ func TestSettings(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
+	const known = "LOCKSTEP_SIM_DEVICES LOCKSTEP_SIM_MEMORY LOCKSTEP_SIM_THREADS LOCKSTEP_SIM_CHECKS LOCKSTEP_SIM_ISA LOCKSTEP_SIM_BUDGET LOCKSTEP_SIM_QUIET"
+	if got, want := begun(t, "", "LOCKSTEP_SIM_THREAD=1"), "cuInit: 1: LOCKSTEP_SIM_THREAD: no such variable; known are "+known; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	for _, v := range []string{"MEMORY=1M", "MEMORY=64G", "MEMORY=1048576", "MEMORY=", "THREADS=1", "THREADS=256", "THREADS=", "DEVICES=16", "BUDGET=18446744073709551615", "ISA=", "CHECKS=all", "QUIET=0"} {
 		if got := begun(t, "", "LOCKSTEP_SIM_"+v); !strings.Contains(got, "no tests to run") {
 			t.Errorf("LOCKSTEP_SIM_%s: %s", v, got)

@@ -56,7 +56,7 @@ func TestRules(t *testing.T) {
 		"\tadd.f32 \t%f3, %f1, %f2;", "\t@%p1 mul.f32 %f1, %f2, %f3;", "\tadd.ftz.f32 %f1, %f2, %f3;", "\tsub.f32 %f1, %f2, %f3;",
 		"\tfma.rn.ftz.f32 %f1, %f2, %f3, %f4;", "\tdiv.full.f32 %f1, %f2, %f3;", "\tsqrt.approx.f32 %f1, %f2;", "\tadd.rz.f32 %f1, %f2, %f3;",
 		".extern .func (.param .b32 r) expf", "\tcall.uni (r), expf, (p);", "\tfma.rn.f64 %fd1, %fd2, %fd3, %fd4;",
-		"\tmad.f32 %f1, %f2, %f3, %f4;", "\tadd.sat.f32 %f1, %f2, %f3;", "\tmul.f64 %fd1, %fd2, %fd3;", "\tadd.rm.f32 %f1, %f2, %f3;", "\tadd.rp.f32 %f1, %f2, %f3;",
+		"\tmad.f32 %f1, %f2, %f3, %f4;", "\tadd.sat.f32 %f1, %f2, %f3;", "\tmul.f64 %fd1, %fd2, %fd3;", "\tsqrt.rn.f64 %fd1, %fd2;", "\tdiv.rn.f64 %fd1, %fd2, %fd3;", "\tadd.f64 %fd1, %fd2, %fd3;", "\tsub.rn.f64 %fd1, %fd2, %fd3;", "\tadd.rm.f32 %f1, %f2, %f3;", "\tadd.rp.f32 %f1, %f2, %f3;",
 	} {
 		if len(violations(head+bad)) == 0 {
 			t.Errorf("%q was let through", bad)

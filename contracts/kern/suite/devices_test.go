@@ -184,6 +184,19 @@ func TestDevicesAreAllEvidence(t *testing.T) {
 		})
 		contracttest.Want(t, c, less, contract.Inconclusive, clause)
 	}
+	for _, what := range []string{trace.Parts, trace.Kept, trace.Copied, trace.Summed, trace.All} {
+		clause := map[bool]string{true: "10", false: "9"}[what == trace.Parts || what == trace.Kept]
+		none := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
+			events = slices.Clone(events)
+			for i := range events {
+				if events[i].What == what {
+					events[i].Count = 0
+				}
+			}
+			return events
+		})
+		contracttest.Want(t, c, none, contract.Inconclusive, clause)
+	}
 	for _, what := range []string{trace.Kept, trace.Each} {
 		part := contracttest.Edit(e, contract.Test, func(_ int, events []trace.Event) []trace.Event {
 			events = slices.Clone(events)

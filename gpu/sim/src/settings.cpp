@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sched.h>
+#include <unistd.h>
 
 namespace {
 
@@ -15,13 +16,25 @@ int processors() {
 // Environment reads variables; the first that is not what it may be is kept.
 struct Environment {
 	std::string wrong;
+	std::vector<std::string> known;
 
-	const char *get(const char *name) const {
+	const char *get(const char *name) {
+		known.push_back(name);
 		const char *v = getenv(name);
 		return v && *v ? v : nullptr;
 	}
 	void refuse(const char *name, const char *value, const std::string &rule) {
 		if (wrong.empty()) wrong = std::string(name) + "=\"" + value + "\": it must be " + rule + ", or not be set";
+	}
+
+	// unknown refuses variables of the simulator that nobody has asked for.
+	void unknown() {
+		for (char **e = environ; *e; e++) {
+			std::string v = *e, name = v.substr(0, v.find('='));
+			if (name.compare(0, 13, "LOCKSTEP_SIM_") || std::find(known.begin(), known.end(), name) != known.end() || !wrong.empty()) continue;
+			wrong = name + ": no such variable; known are";
+			for (auto &k : known) wrong += " " + k;
+		}
 	}
 
 	// number is decimal digits and, where it may be one of bytes, K, M or G.
@@ -66,6 +79,7 @@ Settings &settings() {
 		s.isa = int(e.word("LOCKSTEP_SIM_ISA", {"generic", "avx2", "avx512"}, "generic, avx2 or avx512"));
 		s.budget = e.number("LOCKSTEP_SIM_BUDGET", u64(1) << 36, 1, ~u64(0), "a number from 1 on");
 		s.quiet = e.word("LOCKSTEP_SIM_QUIET", {"1", "0"}, "0 or 1") == 1;
+		e.unknown();
 		s.wrong = e.wrong;
 		return s;
 	}();
