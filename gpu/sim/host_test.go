@@ -4,7 +4,6 @@ package sim_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -243,48 +242,6 @@ func TestLeaks(t *testing.T) {
 	r.must("cuDevicePrimaryCtxRelease_v2", 0)
 	r.clean()
 	r.want(709, "cuCtxSynchronize")
-}
-
-// TestMemory: how much there is, where it is refused, and what lies between.
-func TestMemory(t *testing.T) {
-	r := start(t, 0)
-	free := func() uint64 {
-		p, b := harness.Alloc(16)
-		defer harness.Free(p)
-		r.must("cuMemGetInfo_v2", p, p+8)
-		return binary.LittleEndian.Uint64(b)
-	}
-	all := free()
-	a := r.alloc(1000)
-	if free() >= all {
-		t.Error("an allocation takes nothing")
-	}
-	p, _ := harness.Alloc(8)
-	r.want(outOfMemory, "cuMemAlloc_v2", p, 1<<40)
-	r.want(invalidValue, "cuMemAlloc_v2", p, 0)
-	// What was freed is used again when there is no other room.
-	for range 40 {
-		b := r.alloc(int(all) / 8)
-		r.must("cuMemFree_v2", b)
-	}
-	b := r.alloc(int(all) / 4)
-	r.must("cuMemsetD32_v2", b, 0x01020304, 64)
-	if got := r.download(b, 8); !bytes.Equal(got, []byte{4, 3, 2, 1, 4, 3, 2, 1}) {
-		t.Errorf("filled: %v", got)
-	}
-	r.must("cuMemFree_v2", b)
-	r.must("cuMemFree_v2", a)
-	if free() != all {
-		t.Errorf("%d of %d bytes are free when all was freed", free(), all)
-	}
-	// Copies of parts of words keep the rest.
-	c := r.upload([]byte("0123456789"))
-	r.write(c+3, []byte("abc"))
-	if got := string(r.download(c, 10)); got != "012abc6789" {
-		t.Errorf("%q", got)
-	}
-	r.want(invalidValue, "cuMemcpyDtoH_v2", p, c, 11)
-	r.clean()
 }
 
 // TestIdentity: nobody takes a simulated device for a real one.

@@ -1,0 +1,70 @@
+//go:build sim
+
+package sim_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/lockstep-ml/lockstep/gpu/sim/internal/harness"
+)
+
+// TestMemory: how much there is, where it is refused, and what lies between.
+func TestMemory(t *testing.T) {
+	r := start(t, 0)
+	free := func() uint64 {
+		p, b := harness.Alloc(16)
+		defer harness.Free(p)
+		r.must("cuMemGetInfo_v2", p, p+8)
+		return binary.LittleEndian.Uint64(b)
+	}
+	all := free()
+	a := r.alloc(1000)
+	if free() >= all {
+		t.Error("an allocation takes nothing")
+	}
+	p, _ := harness.Alloc(8)
+	r.want(outOfMemory, "cuMemAlloc_v2", p, 1<<40)
+	r.want(invalidValue, "cuMemAlloc_v2", p, 0)
+	// What was freed is used again when there is no other room, and what was freed last is
+	// used again last.
+	for range 30 {
+		r.must("cuMemFree_v2", r.alloc(int(all)/8))
+	}
+	r.freedLast(int(all) / 64)
+	b := r.alloc(int(all) / 4)
+	r.must("cuMemsetD32_v2", b, 0x01020304, 64)
+	if got := r.download(b, 8); !bytes.Equal(got, []byte{4, 3, 2, 1, 4, 3, 2, 1}) {
+		t.Errorf("filled: %v", got)
+	}
+	r.must("cuMemFree_v2", b)
+	r.must("cuMemFree_v2", a)
+	if free() != all {
+		t.Errorf("%d of %d bytes are free when all was freed", free(), all)
+	}
+	// Copies of parts of words keep the rest.
+	c := r.upload([]byte("0123456789"))
+	r.write(c+3, []byte("abc"))
+	if got := string(r.download(c, 10)); got != "012abc6789" {
+		t.Errorf("%q", got)
+	}
+	r.want(invalidValue, "cuMemcpyDtoH_v2", p, c, 11)
+	r.clean()
+}
+
+// freedLast frees and allocates in a device of which all memory was in use before: no
+// address comes again soon.
+func (r *rig) freedLast(part int) {
+	r.Helper()
+	var before []uint64
+	for range 24 {
+		d := r.alloc(part)
+		if slices.Contains(before, d) {
+			r.Fatalf("0x%x was freed among the last %d and is used again", d, len(before))
+		}
+		before = append(before, d)
+		r.must("cuMemFree_v2", d)
+	}
+}
