@@ -104,6 +104,21 @@ func TestUnordered(t *testing.T) {
 			r.download(y, 4*n)
 			return lib.Call("cuStreamSynchronize", s1)
 		}},
+		"host reads what a kernel changes in place": {"race", "writes .* which copy-to-host has read although it was queued later", func(r *rig, f, s1, s2, x, _ uint64) int {
+			p, _ := r.pinned(4 * n)
+			r.launch(f, dim{1}, dim{n}, 0, s1, x, x, n)
+			r.must("cuMemcpyDtoHAsync_v2", p, x, 4*n, s2)
+			r.must("cuStreamSynchronize", s2)
+			return lib.Call("cuStreamSynchronize", s1)
+		}},
+		"host reads what a kernel changes, after another copy": {"race", "writes .* which copy-to-host has read although it was queued later", func(r *rig, f, s1, s2, x, y uint64) int {
+			p, _ := r.pinned(4 * n)
+			r.must("cuMemcpyDtoDAsync_v2", y, x, 4*n, s1)
+			r.launch(f, dim{1}, dim{n}, 0, s1, y, x, n)
+			r.must("cuMemcpyDtoHAsync_v2", p, x, 4*n, s2)
+			r.must("cuStreamSynchronize", s2)
+			return lib.Call("cuStreamSynchronize", s1)
+		}},
 		"host reads what was not written yet": {"uninitialised", "operation=copy-to-host device=0: reads memory that was not written", func(r *rig, f, s1, _, x, y uint64) int {
 			r.launch(f, dim{1}, dim{n}, 0, s1, x, y, n)
 			p, _ := harness.Alloc(4 * n)
