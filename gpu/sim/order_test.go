@@ -49,16 +49,21 @@ func (o ordered) run(t *testing.T, name string, blocks int, shared bool) {
 func TestOrder(t *testing.T) {
 	const (
 		copies = "shl.b32 %r0, %t, 2; mov.u32 %r1, s; add.u32 %r1, %r1, %r0; cvt.u64.u32 %d0, %r0; add.u64 %d0, %d0, %x;\n" +
-			"cp.async.ca.shared.global [%r1], [%d0], 4; cp.async.commit_group; setp.lt.u32 %p1, %l, 16;\n"
+			"setp.lt.u32 %p1, %l, 16; cp.async.ca.shared.global [%r1], [%d0], 4;\n"
+		group = copies + "cp.async.commit_group; "
 		// Lanes of a warp pass words on in turn, with a barrier between.
 		turns = "mad.wide.u32 %d0, %t, 4, %y; xor.b32 %r1, %t, 1; mad.wide.u32 %d1, %r1, 4, %y; mov.u32 %r3, 0;\n" +
 			"TURN: st.u32 [%d0], %r3; BARRIER; ld.u32 %r4, [%d1]; BARRIER; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 600; @%p1 bra TURN;\n"
 	)
 	for name, o := range map[string]ordered{
-		"a wait of some lanes":            {copies + "@%p1 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "race", "thread=16,0,0 .* reads shared memory at 0x[0-9a-f]+, to which a copy is under way"},
-		"a wait of others for all":        {copies + "@!%p1 cp.async.wait_all; ld.shared.u32 %r2, [%r1];", "race", "thread=0,0,0 .* to which a copy is under way"},
-		"a wait of some lanes, of theirs": {copies + "@%p1 cp.async.wait_group 0; @%p1 ld.shared.u32 %r2, [%r1];", "", ""},
-		"a wait of all lanes in two":      {copies + "@%p1 cp.async.wait_group 0; @!%p1 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "", ""},
+		"a wait of some lanes":            {group + "@%p1 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "race", "thread=16,0,0 .* reads shared memory at 0x[0-9a-f]+, to which a copy is under way"},
+		"a wait of others for all":        {group + "@!%p1 cp.async.wait_all; ld.shared.u32 %r2, [%r1];", "race", "thread=0,0,0 .* to which a copy is under way"},
+		"a wait of some lanes, of theirs": {group + "@%p1 cp.async.wait_group 0; @%p1 ld.shared.u32 %r2, [%r1];", "", ""},
+		"a wait of all lanes in two":      {group + "@%p1 cp.async.wait_group 0; @!%p1 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "", ""},
+
+		"a wait for what is in no group": {copies + "cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "race", "thread=0,0,0 .* to which a copy is under way"},
+		"a wait for all, in no group":    {copies + "cp.async.wait_all; ld.shared.u32 %r2, [%r1];", "", ""},
+		"a wait for all but one group":   {group + "cp.async.commit_group; cp.async.wait_group 1; ld.shared.u32 %r2, [%r1];", "", ""},
 
 		"lanes 0 to 15 for all, others for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, -1, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=16,0,0 .* comes with another mask than lane 0, whose mask ffffffff has it"},
 		"others for all, lanes 0 to 15 for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, -1, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=0,0,0 .* comes with another mask than lane 16, whose mask ffffffff has it"},
@@ -83,6 +88,7 @@ func TestWords(t *testing.T) {
 		"the part of a word that another read": {"@%p3 ld.u16 %r0, [%x+20]; @%p7 ld.u32 %r1, [%x+20]; @%p7 st.u8 [%x+21], %r1;", "race", "thread=40,0,0 .* writes .* which several warps have read" + between},
 		"a row of which another read a part":   {"mad.wide.u32 %d0, %l, 4, %x; @%p3 ld.u16 %r0, [%x+32]; @%p8 ld.u32 %r1, [%d0]; @%p7 st.u16 [%x+34], %r1;", "", ""},
 		"bytes of a word beside each other":    {"@%p3 st.u8 [%y+20], %t; @%p7 st.u8 [%y+21], %t; @%p7 ld.u8 %r0, [%y+21];", "", ""},
+		"a byte of two threads, after another": {"@%p3 st.u8 [%y+20], %t; @%p4 st.u8 [%y+21], %t; @%p7 ld.u8 %r0, [%y+21];", "race", "thread=40,0,0 .* reads .* which thread 4,0,0 has written" + between},
 		"a byte that was not written":          {"@%p3 st.u8 [%y+20], %t; @%p3 ld.u16 %r0, [%y+20];", "uninitialised", "thread=3,0,0 .* reads"},
 
 		"a volatile read after a plain one": {"@%p3 ld.u32 %r0, [%x+20]; @%p7 ld.volatile.u32 %r1, [%x+20]; @%p7 red.add.u32 [%x+20], 1;", "race", "thread=40,0,0 .* changes .* which several warps have read" + between},
@@ -116,9 +122,12 @@ func TestWords(t *testing.T) {
 	several := "block=1,0,0 thread=40,0,0 .* writes .* which several blocks have read" + launch
 	for name, o := range map[string]ordered{
 		"read in another block":            {both + "@%p7 ld.u32 %r0, [%x+20]; @%p7 st.u32 [%x+20], %t;", "race", several},
+		"written in another, in part":      {"@!%p6 bra SECOND; @%p3 st.u8 [%x+21], %t; ret;\nSECOND: @%p7 st.u8 [%x+21], %t;", "race", "block=1,0,0 thread=40,0,0 .* writes .* which thread 3,0,0 of block 0,0,0 has written" + launch},
 		"read in another, after a barrier": {both + "bar.sync 0; @%p7 ld.u32 %r0, [%x+20]; @%p7 st.u32 [%x+20], %t;", "race", several},
 	} {
 		o.run(t, name, 2, false)
 		ordered{o.body, "", ""}.run(t, name, 2, true)
 	}
+	never := "mov.u32 %r0, s; cp.async.ca.shared.global [%r0], [%x], 4; bra.uni END;\nSECOND: st.shared.u32 [s], %t;\nEND:" // waited for
+	ordered{"@!%p3 ret; @!%p6 bra SECOND; " + never, "", ""}.run(t, "a copy of the block before", 2, false)
 }

@@ -76,6 +76,28 @@ func TestManyOperations(t *testing.T) {
 	}
 }
 
+// TestEarlierAfterLater: an operation that others were queued after, and ran before, is
+// ordered with what was queued before it.
+func TestEarlierAfterLater(t *testing.T) {
+	r := start(t, 0)
+	f := r.function(r.module(ptx(t, "bugs")), "scale")
+	x, y, z := r.alloc(256), r.alloc(256), r.alloc(256)
+	s1, s2, s3, e := r.stream(), r.stream(), r.stream(), r.event()
+	r.must("cuMemsetD32Async", x, 0x3f800000, 64, s1)
+	r.must("cuEventRecord", e, s1)
+	r.must("cuStreamWaitEvent", s2, e, 0)
+	r.launch(f, dim{1}, dim{64}, 0, s2, x, y, 64)
+	r.launch(f, dim{1}, dim{64}, 0, s2, y, x, 64)
+	r.must("cuMemcpyDtoDAsync_v2", y, x, 256, s2)
+	r.must("cuMemsetD32Async", z, 0, 64, s3)
+	r.must("cuStreamSynchronize", s3)
+	r.must("cuStreamSynchronize", s2)
+	if v := toFloats(r.download(y, 4))[0]; v != 4 {
+		t.Errorf("%g, want 4", v)
+	}
+	r.clean()
+}
+
 // TestPartsOfWords: copies and fills whose first or last word is theirs in part, and which
 // another stream's operation comes before that was queued later.
 func TestPartsOfWords(t *testing.T) {
