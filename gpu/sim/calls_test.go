@@ -108,6 +108,8 @@ func TestSizes(t *testing.T) {
 	// As many words as make a small number of bytes, were it not for the carry.
 	r.want(invalidValue, "cuMemsetD32_v2", d, 0, 1<<62+1)
 	r.want(invalidValue, "cuMemsetD16_v2", d, 0, 1<<63+1)
+	r.want(invalidValue, "cuMemsetD32_v2", d+2, 0, 1)
+	r.want(invalidValue, "cuMemsetD16_v2", d+1, 0, 1)
 	for _, n := range []uint64{0, 1, 1024} {
 		r.must("cuMemsetD8_v2", d, 0, n)
 		r.must("cuMemcpyDtoD_v2", d, d+1024-n, n)
