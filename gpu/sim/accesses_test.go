@@ -112,6 +112,11 @@ func (a access) lanesAt(lane int) (at []int) {
 	return at
 }
 
+// word is the first or the last word of a lane's element.
+func (a access) word(lane int) int {
+	return patterns[a.pattern].of(lane)*a.size + lane%2*(a.size-4)
+}
+
 // other is a thread of a warp that is none of these.
 func other(warp int, these []int) int {
 	for l := 32 * warp; ; l++ {
@@ -124,7 +129,7 @@ func other(warp int, these []int) int {
 // readings are accesses that read, each with what may be wrong with the element of a lane.
 func (a access) readings(lane int) (out []access) {
 	who := a.lanesAt(lane)
-	a.hole, a.at = -1, patterns[a.pattern].of(lane)*a.size+a.size-4
+	a.hole, a.at = -1, a.word(lane)
 	readers := fmt.Sprintf("thread %d,0,0 has", who[0])
 	if len(who) > 1 {
 		readers = fmt.Sprintf("several threads of warp %d have", a.warp)
@@ -162,7 +167,7 @@ func (a access) readings(lane int) (out []access) {
 // writings are such that write.
 func (a access) writings(lane int) (out []access) {
 	who := a.lanesAt(lane)
-	a.hole, a.at = -1, patterns[a.pattern].of(lane)*a.size+a.size-4
+	a.hole, a.at = -1, a.word(lane)
 	for l := range 32 {
 		if at := a.lanesAt(l); patterns[a.pattern].mask>>l&1 == 1 && at[0] < 32*a.warp+l { // as an earlier lane's
 			a.class, a.says = "race", fmt.Sprintf("thread=%d,0,0 .* writes .* which thread %d,0,0 has written with no barrier of the warp", 32*a.warp+l, at[0])

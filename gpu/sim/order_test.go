@@ -67,11 +67,14 @@ func TestOrder(t *testing.T) {
 
 		"lanes 0 to 15 for all, others for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, -1, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=16,0,0 .* comes with another mask than lane 0, whose mask ffffffff has it"},
 		"others for all, lanes 0 to 15 for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, -1, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=0,0,0 .* comes with another mask than lane 16, whose mask ffffffff has it"},
+		"halves, each from the other":             {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 17, 31, %r0;", "divergent-shuffle", "thread=0,0,0 .* reads lane 17, which does not take part .mask 0000ffff"},
 		"halves, each for itself":                 {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "", ""},
 	} {
 		o.run(t, name, 1, false)
 	}
+	const many = "mov.u32 %r3, 0; @%p8 bra ENOUGH;\nTURN: bar.warp.sync -1; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 1100; @%p1 bra TURN;\nENOUGH: @%p3 st.u32 [%x+20], %t; @%p7 ld.u32 %r0, [%x+20];"
 	for _, shared := range []bool{false, true} {
+		ordered{many, "race", "thread=40,0,0 .* reads .* which thread 3,0,0 has written with no barrier between"}.run(t, "a race after more barriers of the warp than are counted", 1, shared)
 		for name, barrier := range map[string]string{"barriers of the warp": "bar.warp.sync -1", "barriers": "bar.sync 0"} {
 			ordered{strings.ReplaceAll(turns, "BARRIER", barrier), "", ""}.run(t, "more "+name+" than are counted", 1, shared)
 		}

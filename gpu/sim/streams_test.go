@@ -93,6 +93,36 @@ func TestEarlierAfterLater(t *testing.T) {
 	r.clean()
 }
 
+// TestWaitingFor: waiting for the default stream runs the streams that it waits for, and a
+// stream that is destroyed runs what it has; events may still name it.
+func TestWaitingFor(t *testing.T) {
+	r := start(t, 0)
+	x := r.upload(make([]byte, 256))
+	stream := func(flags uint64) uint64 { return r.out(func(p uint64) { r.must("cuStreamCreate", p, flags) }) }
+	to := func(s uint64) []byte {
+		p, b := r.pinned(256)
+		r.must("cuMemcpyDtoHAsync_v2", p, x, 256, s)
+		return b
+	}
+	waits, not, gone, e := stream(0), stream(1), stream(1), r.event()
+	a, b := to(waits), to(not)
+	r.must("cuStreamSynchronize", 0)
+	if a[0] != 0 || b[0] != 0xff {
+		t.Errorf("waiting for the default stream: %d of a stream that it waits for, %d of one that it does not", a[0], b[0])
+	}
+	c := to(gone)
+	r.must("cuEventRecord", e, gone)
+	r.must("cuStreamDestroy_v2", gone)
+	if c[0] != 0 {
+		t.Error("a stream was destroyed and has not run")
+	}
+	r.must("cuStreamWaitEvent", not, e, 0)
+	r.must("cuEventSynchronize", e)
+	r.want(invalidHandle, "cuStreamSynchronize", gone)
+	r.must("cuStreamSynchronize", not)
+	r.clean()
+}
+
 // TestElapsed: the time between two events is there when both have been passed, of events
 // that take it.
 func TestElapsed(t *testing.T) {
