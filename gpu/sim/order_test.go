@@ -33,7 +33,7 @@ func (o ordered) run(t *testing.T, name string, blocks int, shared bool) {
 	t.Run(fmt.Sprintf("%s, shared %v", name, shared), func(t *testing.T) {
 		r := start(t, 0)
 		code := r.run(r.function(r.module(o.kernel(shared)), "k"), dim{blocks}, dim{64}, 0, r.upload(make([]byte, 256)), r.alloc(256))
-		if want := map[string]int{"race": assertion, "uninitialised": assertion, "divergent-shuffle": launchFailed, "out-of-bounds": illegalAddress}[o.class]; code != want {
+		if want := map[string]int{"race": assertion, "divergent-barrier": launchFailed, "uninitialised": assertion, "divergent-shuffle": launchFailed, "out-of-bounds": illegalAddress}[o.class]; code != want {
 			t.Errorf("error %d, want %d", code, want)
 		}
 		if o.class == "" {
@@ -55,6 +55,9 @@ func TestOrder(t *testing.T) {
 		turns = "mad.wide.u32 %d0, %t, 4, %y; xor.b32 %r1, %t, 1; mad.wide.u32 %d1, %r1, 4, %y; mov.u32 %r3, 0;\n" +
 			"TURN: st.u32 [%d0], %r3; BARRIER; ld.u32 %r4, [%d1]; BARRIER; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 600; @%p1 bra TURN;\n"
 	)
+	// Lanes meet at two instructions, and each has another's word then.
+	const branches = "mad.wide.u32 %d0, %t, 4, %y; xor.b32 %r1, %t, 1; mad.wide.u32 %d1, %r1, 4, %y; and.b32 %r1, %t, 1; setp.eq.u32 %p2, %r1, 1;\n" +
+		"st.u32 [%d0], %t; @%p2 bra ODD; bar.warp.sync -1; bra.uni MET;\nODD: bar.warp.sync -1;\nMET: ld.u32 %r2, [%d1];"
 	for name, o := range map[string]ordered{
 		"a wait of some lanes":            {group + "@%p1 cp.async.wait_group 0; ld.shared.u32 %r2, [%r1];", "race", "thread=16,0,0 .* reads shared memory at 0x[0-9a-f]+, to which a copy is under way"},
 		"a wait of others for all":        {group + "@!%p1 cp.async.wait_all; ld.shared.u32 %r2, [%r1];", "race", "thread=0,0,0 .* to which a copy is under way"},
@@ -67,6 +70,9 @@ func TestOrder(t *testing.T) {
 
 		"lanes 0 to 15 for all, others for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, -1, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=16,0,0 .* comes with another mask than lane 0, whose mask ffffffff has it"},
 		"others for all, lanes 0 to 15 for these": {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, -1, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "divergent-shuffle", "thread=0,0,0 .* comes with another mask than lane 16, whose mask ffffffff has it"},
+		"halves, one of which is not all there":   {"setp.eq.u32 %p2, %l, 31; @%p2 bra LATE;\nJOIN: setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0; bra.uni END;\nLATE: add.u32 %r2, %t, 1; bra.uni JOIN;\nEND:", "", ""},
+		"barriers of the warp in branches":        {branches, "", ""},
+		"barriers in branches, of those there":    {"setp.gt.u32 %p1, %l, 15; @%p1 ret; " + branches, "", ""},
 		"halves, each from the other":             {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 17, 31, %r0;", "divergent-shuffle", "thread=0,0,0 .* reads lane 17, which does not take part .mask 0000ffff"},
 		"halves, each for itself":                 {"setp.lt.u32 %p1, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p1; shfl.sync.bfly.b32 %r1, %t, 1, 31, %r0;", "", ""},
 	} {
@@ -78,6 +84,52 @@ func TestOrder(t *testing.T) {
 		for name, barrier := range map[string]string{"barriers of the warp": "bar.warp.sync -1", "barriers": "bar.sync 0"} {
 			ordered{strings.ReplaceAll(turns, "BARRIER", barrier), "", ""}.run(t, "more "+name+" than are counted", 1, shared)
 		}
+	}
+}
+
+// TestBarriers: barriers with numbers, for some warps of a block, that do not match.
+func TestBarriers(t *testing.T) {
+	const class, race = "divergent-barrier", "race"
+	two := func(first, second string) string {
+		return "@%p8 bra SECOND; " + first + " bra.uni END;\nSECOND: " + second + "\nEND:"
+	}
+	for name, o := range map[string]ordered{
+		"two numbers":                  {"mov.u32 %r0, %warpid; bar.sync %r0;", class, "waits at barrier 0, but warp 1 waits at barrier 1"},
+		"for one warp, for two":        {two("bar.sync 1, 64;", "bar.sync 1, 32;"), class, "waits at barrier 1, but warp 1 has returned"},
+		"for two warps, of two":        {two("bar.sync 1, 64;", "bar.sync 1, 64;"), "", ""},
+		"one arrives, one waits":       {two("st.u32 [%y], %t; bar.arrive 1, 64;", "bar.sync 1, 64; ld.u32 %r0, [%y];"), "", ""},
+		"one arrives, one waits twice": {two("bar.arrive 1, 64;", "bar.sync 1, 64; bar.sync 1, 64;"), class, "thread=32,0,0 .* waits at barrier 1, but warp 0 has returned"},
+		"each for itself":              {two("bar.sync 1, 32; @%p3 st.u32 [%x+20], %t;", "bar.sync 2, 32; @%p7 ld.u32 %r0, [%x+20];"), race, "thread=40,0,0 .* reads .* which thread 3,0,0 has written with no barrier between"},
+	} {
+		if name == "one arrives, one waits" { // of one thread what it has written
+			o.body = strings.Replace(o.body, "st.u32", "setp.eq.u32 %p1, %t, 0; @%p1 st.u32", 1)
+		}
+		o.run(t, name, 1, false)
+	}
+	// A barrier that only the block before came to.
+	arrives := two("@!%p6 bra END; bar.arrive 1, 64;", "@%p6 bra END; bar.sync 1, 64;")
+	ordered{arrives, class, "block=1,0,0 thread=32,0,0 .* waits at barrier 1, but warp 0 has returned"}.run(t, "one arrives in the block before", 2, false)
+}
+
+// TestBlocksAnew: nothing of a block is there in the next one that its worker executes.
+func TestBlocksAnew(t *testing.T) {
+	const uninitialised = "uninitialised"
+	twice := func(first, second string) string {
+		return "@!%p6 bra SECOND; " + first + " bra.uni END;\nSECOND: " + second + "\nEND:"
+	}
+	for name, c := range map[string]struct {
+		ordered
+		blocks int
+	}{
+		"local memory": {ordered{".local .align 4 .b8 a[8]; mov.u64 %d0, a; " + twice("st.local.u32 [%d0], %t;", "ld.local.u32 %r0, [%d0];"), uninitialised, "block=1,0,0 thread=0,0,0 .* reads local memory"}, 2},
+		"a register":   {ordered{twice("mov.u32 %r0, %t;", "st.global.u32 [%y], %r0;"), uninitialised, "block=1,0,0 thread=0,0,0 .* reads a register"}, 2},
+		// A copy that nobody waited for does not land in the shared memory of another.
+		"a copy": {ordered{twice("@!%p3 bra END; mov.u32 %r0, s; cp.async.ca.shared.global [%r0], [%x], 4;",
+			"@!%p3 bra END; st.shared.u32 [s], %t; cp.async.wait_all; ld.shared.u32 %r0, [s]; setp.ne.u32 %p1, %r0, %t; @%p1 trap;"), "", ""}, 2},
+		"what is counted of barriers": {ordered{"bar.sync 0; bar.sync 0; bar.sync 0; setp.ne.u32 %p1, %b, 500; @%p1 ret; @%p3 st.global.u32 [%x+20], %t; @%p7 ld.global.u32 %r0, [%x+20];",
+			"race", "block=500,0,0 thread=40,0,0 .* reads .* which thread 3,0,0 has written with no barrier between"}, 501},
+	} {
+		c.run(t, name, c.blocks, false)
 	}
 }
 
