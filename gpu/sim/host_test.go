@@ -44,6 +44,16 @@ func TestUseAfterFree(t *testing.T) {
 			r.must("cuMemFree_v2", y)
 			return x, y
 		}, "writes 4 bytes .* in 256 bytes that were freed"},
+		"the first of many": {func(r *rig) (uint64, uint64) {
+			x, y := r.upload(make([]byte, 1<<20-256)), r.alloc(256)
+			r.must("cuMemFree_v2", x)
+			return x, y
+		}, "thread=0,0,0 .* reads 4 bytes .* in 1048320 bytes that were freed"},
+		"the last of many": {func(r *rig) (uint64, uint64) {
+			x, y := r.upload(make([]byte, 1<<20-256)), r.alloc(256)
+			r.must("cuMemFree_v2", x)
+			return x + 1<<20 - 512, y
+		}, "thread=0,0,0 .* reads 4 bytes .* in 1048320 bytes that were freed"},
 		"another allocation since": {func(r *rig) (uint64, uint64) {
 			x, y := r.upload(floats(random(64, 1)...)), r.alloc(256)
 			r.must("cuMemFree_v2", y)

@@ -30,7 +30,7 @@ func TestMemory(t *testing.T) {
 	r.want(invalidValue, "cuMemAlloc_v2", p, 0)
 	// What was freed is used again when there is no other room, and what was freed last is
 	// used again last.
-	for range 30 {
+	for range 52 {
 		r.must("cuMemFree_v2", r.alloc(int(all)/8))
 	}
 	r.freedLast(int(all) / 64)
@@ -52,6 +52,38 @@ func TestMemory(t *testing.T) {
 	}
 	r.want(invalidValue, "cuMemcpyDtoH_v2", p, c, 11)
 	r.clean()
+}
+
+// TestContexts: a context of a device is there until all who took it have given it back; it
+// ends when all of it has run, and takes with it what is its own.
+func TestContexts(t *testing.T) {
+	r := start(t, 0)
+	x := r.upload([]byte("sixteen letters."))
+	r.enter() // a second time
+	r.must("cuDevicePrimaryCtxRelease_v2", 0)
+	r.must("cuCtxSynchronize")
+
+	second := r.out(func(p uint64) { r.must("cuCtxCreate_v2", p, 0, 0) })
+	y := r.alloc(100)
+	r.must("cuMemcpyDtoDAsync_v2", y, x, 16, 0)
+	r.must("cuMemcpyDtoDAsync_v2", x+8, y, 8, 0)
+	r.must("cuCtxDestroy_v2", second)
+	r.found("leak", "device=0: 1 allocations of 100 bytes")
+	if got := string(r.download(x, 16)); got != "sixteen sixteen " {
+		t.Errorf("%q", got)
+	}
+	p, _ := harness.Alloc(4)
+	r.want(invalidValue, "cuMemcpyDtoH_v2", p, y, 4)
+
+	// A variable is its module's.
+	name, m := cstring("table"), r.module(header+".visible .global .align 4 .u32 table[4] = {1, 2, 3, 4};\n")
+	table := r.out(func(p uint64) { r.must("cuModuleGetGlobal_v2", p, 0, m, name) })
+	r.want(invalidValue, "cuMemFree_v2", table)
+	if got := toWords(r.download(table, 16)); got[3] != 4 {
+		t.Errorf("%v", got)
+	}
+	r.must("cuModuleUnload", m)
+	r.want(invalidValue, "cuMemcpyDtoH_v2", p, table, 4)
 }
 
 // freedLast frees and allocates in a device of which all memory was in use before: no

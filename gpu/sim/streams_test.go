@@ -71,6 +71,52 @@ func TestManyOperations(t *testing.T) {
 	}
 }
 
+// TestManyBlocks: when the numbers of blocks begin again, after 8 million, it is still known
+// what is initialised and allocated, and races are found as before.
+func TestManyBlocks(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, out     uint64 // bytes of the arrays, of which one is written
+		class, says string
+		after       func(r *rig, f, x, y uint64) int
+	}{
+		"not initialised": {128, 256, "uninitialised", "thread=32,0,0 .* reads global memory", func(r *rig, f, x, y uint64) int { return r.run(f, dim{1}, dim{64}, 0, x, y, 64) }},
+		"the last word":   {256, 250, "out-of-bounds", "thread=62,0,0 .* writes global memory .* beyond the end", func(r *rig, f, x, y uint64) int { return r.run(f, dim{1}, dim{64}, 0, x, y, 64) }},
+		"read before":     {256, 256, "", "", func(r *rig, f, x, _ uint64) int { return r.run(f, dim{1}, dim{64}, 0, x, x, 64) }},
+		"a race": {256, 256, "race", "writes what kernel scale, which was queued later, has read", func(r *rig, f, x, y uint64) int {
+			s1, s2 := r.stream(), r.stream()
+			r.must("cuMemsetD32Async", x, 0, 64, s1)
+			r.launch(f, dim{1}, dim{64}, 0, s2, x, y, 64)
+			r.must("cuStreamSynchronize", s2)
+			return lib.Call("cuStreamSynchronize", s1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, 0)
+			f, none := r.function(r.module(ptx(t, "bugs")), "scale"), r.function(r.module(header+".visible .entry k() {\nret;\n}\n"), "k")
+			x, y := r.alloc(256), r.alloc(int(c.out))
+			r.must("cuMemsetD8_v2", x, 1, c.in)
+			r.run(f, dim{1}, dim{32}, 0, x, y, 32)
+			for range 2 {
+				if e := r.run(none, dim{1 << 22}, dim{1}, 0, 0); e != success {
+					t.Fatalf("4 million blocks: error %d", e)
+				}
+			}
+			want := map[string]int{"": success, "out-of-bounds": illegalAddress}[c.class]
+			if want == success && c.class != "" {
+				want = assertion
+			}
+			if e := c.after(r, f, x, y); e != want {
+				t.Errorf("error %d, want %d", e, want)
+			}
+			if c.class == "" {
+				r.clean()
+				return
+			}
+			r.found(c.class, c.says)
+		})
+	}
+}
+
 // TestEarlierAfterLater: an operation that others were queued after, and ran before, is
 // ordered with what was queued before it.
 func TestEarlierAfterLater(t *testing.T) {
