@@ -86,6 +86,36 @@ func TestContexts(t *testing.T) {
 	r.want(invalidValue, "cuMemcpyDtoH_v2", p, table, 4)
 }
 
+// TestEnded: with a context its streams, events and modules end, and a module when what was
+// launched of it has run; a function is launched in its own context alone.
+func TestEnded(t *testing.T) {
+	r := start(t, 0)
+	m := r.module(ptx(t, "bugs"))
+	x, y := r.upload(floats(1, 2, 3, 4)), r.alloc(16)
+	r.launch(r.function(m, "scale"), dim{1}, dim{64}, 0, 0, x, y, 4)
+	r.must("cuModuleUnload", m)
+	if got := toFloats(r.download(y, 16)); got[3] != 8 {
+		t.Errorf("%v", got)
+	}
+	r.want(invalidHandle, "cuModuleUnload", m)
+
+	m = r.module(ptx(t, "bugs"))
+	f, s, e := r.function(m, "scale"), r.stream(), r.event()
+	other := start(t, 1)
+	if code := other.launch(f, dim{1}, dim{64}, 0, 0, x, y, 4); code != invalidHandle {
+		t.Errorf("another context's function: error %d", code)
+	}
+	r.enter()
+	r.must("cuDevicePrimaryCtxReset_v2", 0)
+	r.enter()
+	r.want(invalidHandle, "cuStreamSynchronize", s)
+	r.want(invalidHandle, "cuEventSynchronize", e)
+	r.want(invalidHandle, "cuModuleUnload", m)
+	if code := r.launch(f, dim{1}, dim{64}, 0, 0, x, y, 4); code != invalidHandle {
+		t.Errorf("a function that has ended: error %d", code)
+	}
+}
+
 // freedLast frees and allocates in a device of which all memory was in use before: no
 // address comes again soon.
 func (r *rig) freedLast(part int) {
