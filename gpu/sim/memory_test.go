@@ -63,7 +63,17 @@ func TestContexts(t *testing.T) {
 	r.must("cuDevicePrimaryCtxRelease_v2", 0)
 	r.must("cuCtxSynchronize")
 
+	current := func() uint64 { return r.out(func(p uint64) { r.must("cuCtxGetCurrent", p) }) }
+	first := current()
+	r.want(invalidContext, "cuCtxDestroy_v2", first) // it is the device's
 	second := r.out(func(p uint64) { r.must("cuCtxCreate_v2", p, 0, 0) })
+	r.must("cuCtxPushCurrent_v2", first)
+	if current() != first {
+		t.Error("a context that was pushed is not current")
+	}
+	if r.must("cuCtxPopCurrent_v2", 0); current() != second {
+		t.Error("a context that was popped is current")
+	}
 	y := r.alloc(100)
 	r.must("cuMemcpyDtoDAsync_v2", y, x, 16, 0)
 	r.must("cuMemcpyDtoDAsync_v2", x+8, y, 8, 0)
@@ -72,8 +82,11 @@ func TestContexts(t *testing.T) {
 	if got := string(r.download(x, 16)); got != "sixteen sixteen " {
 		t.Errorf("%q", got)
 	}
-	p, _ := harness.Alloc(4)
+	p, _ := harness.Alloc(16)
 	r.want(invalidValue, "cuMemcpyDtoH_v2", p, y, 4)
+	r.must("cuMemGetAddressRange_v2", p, p+8, x+15)
+	r.want(500, "cuMemGetAddressRange_v2", p, p+8, x+16)
+	r.want(invalidValue, "cuPointerGetAttribute", p, 2, p) // of memory that the driver does not know
 
 	// A variable is its module's.
 	name, m := cstring("table"), r.module(header+".visible .global .align 4 .u32 table[4] = {1, 2, 3, 4};\n")

@@ -94,6 +94,7 @@ func TestBarriers(t *testing.T) {
 		return "@%p8 bra SECOND; " + first + " bra.uni END;\nSECOND: " + second + "\nEND:"
 	}
 	for name, o := range map[string]ordered{
+		"some at a shuffle":            {"and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 1; @%p1 bra ODD; shfl.sync.bfly.b32 %r2, %t, 2, 31, -1; bra.uni END;\nODD: bar.sync 0;\nEND:", class, "lanes 55555555 wait for others .* lanes aaaaaaaa wait at"},
 		"two numbers":                  {"mov.u32 %r0, %warpid; bar.sync %r0;", class, "waits at barrier 0, but warp 1 waits at barrier 1"},
 		"for one warp, for two":        {two("bar.sync 1, 64;", "bar.sync 1, 32;"), class, "waits at barrier 1, but warp 1 has returned"},
 		"for two warps, of two":        {two("bar.sync 1, 64;", "bar.sync 1, 64;"), "", ""},
