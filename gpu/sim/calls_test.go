@@ -108,6 +108,8 @@ func TestSizes(t *testing.T) {
 	// As many words as make a small number of bytes, were it not for the carry.
 	r.want(invalidValue, "cuMemsetD32_v2", d, 0, 1<<62+1)
 	r.want(invalidValue, "cuMemsetD16_v2", d, 0, 1<<63+1)
+	r.want(invalidValue, "cuMemsetD32_v2", d+2, 0, 1)
+	r.want(invalidValue, "cuMemsetD16_v2", d+1, 0, 1)
 	for _, n := range []uint64{0, 1, 1024} {
 		r.must("cuMemsetD8_v2", d, 0, n)
 		r.must("cuMemcpyDtoD_v2", d, d+1024-n, n)
@@ -123,11 +125,25 @@ func TestSizes(t *testing.T) {
 		{dim{1 << 31}, dim{1}, 0, invalidValue}, {dim{1<<31 - 1, 65535, 65535}, dim{1}, 0, 701}, {dim{1 << 24}, dim{1}, 0, 701}, {dim{1, 65536}, dim{1}, 0, invalidValue},
 		{dim{1}, dim{math.MaxUint32, math.MaxUint32, math.MaxUint32}, 0, invalidValue}, {dim{math.MaxUint32, math.MaxUint32, math.MaxUint32}, dim{1}, 0, invalidValue},
 		{dim{1}, dim{1 << 16, 1 << 16, 1}, 0, invalidValue}, {dim{1}, dim{1}, 49153, invalidValue}, {dim{1}, dim{1}, math.MaxUint32, invalidValue},
-		{dim{1}, dim{1024}, 49152, success},
+		{dim{1, 1, 65536}, dim{1}, 0, invalidValue}, {dim{1}, dim{1024}, 49152, success},
 	} {
 		if e := r.launch(f, c.grid, c.block, c.shared, 0, d, d+512, 64); e != c.want {
 			t.Errorf("%v blocks of %v threads, %d bytes: error %d, want %d", c.grid, c.block, c.shared, e, c.want)
 		}
+	}
+	r.want(invalidValue, "cuLaunchKernel", f, 1, 1, 1, 1, 1, 1, 0, 0, p, p) // parameters twice
+	large := r.function(r.module(header+".visible .entry k() {\n.shared .b8 s[200000]; st.shared.u32 [s], 1;\nret;\n}\n"), "k")
+	if e := r.launch(large, dim{1}, dim{1}, 40000, 0); e != invalidValue {
+		t.Errorf("240,000 bytes of shared memory in all: error %d", e)
+	}
+	r.want(invalidValue, "cuFuncSetAttribute", large, 8, 40000)
+	r.want(success, "cuFuncSetAttribute", large, 8, 20000)
+	blocks := func(f, threads uint64) uint64 {
+		return r.out(func(q uint64) { r.must("cuOccupancyMaxActiveBlocksPerMultiprocessor", q, f, threads, 0) })
+	}
+	product := r.function(r.module(ptx(t, "correct")), "matmul") // of at most 256 threads
+	if a, b := blocks(product, 256), blocks(product, 257); a == 0 || b != 0 {
+		t.Errorf("%d and %d blocks of 256 and 257 threads", a, b)
 	}
 	r.must("cuCtxSynchronize")
 	for i := range out {

@@ -29,14 +29,16 @@
 //
 // Not found are: accesses of blocks that run at the same moment on two threads, where
 // each overwrites the other's stamp (LOCKSTEP_SIM_THREADS=1 is exact); races among more
-// than 1,023 barriers of a block; reads of pinned memory by the host while a copy to it is
-// under way, which get bytes of 0xff instead; races in memory of a peer (two and two devices
-// are joined: 0 and 1, 2 and 3), where what was not waited for has not been written;
-// anything about time or the memory model
+// than 1,023 barriers of a block; races with a warp that takes no part in a barrier of some
+// of a block's warps, which counts as one of all; races with what was queued later but ran
+// more than 4,096 operations before; races in memory of a peer (two and two devices are
+// joined: 0 and 1, 2 and 3), where what was not waited for has not been written; reads of
+// pinned memory by the host while a copy to it is under way, which get bytes of 0xff
+// instead; anything about time or the memory model
 // beyond data races. A lane that shuffles up or down past the lanes that take part gets
 // 0xffffffff and no finding, as sums of fewer lanes than a warp do so; other shuffles get
-// one. Blocks that order themselves by atomics within a launch are reported
-// as a race: no kernel here does.
+// one. Blocks that order themselves by atomics within a launch are reported as a race: no
+// kernel here does.
 //
 // # Environment
 //

@@ -4,7 +4,6 @@ package sim_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -45,6 +44,16 @@ func TestUseAfterFree(t *testing.T) {
 			r.must("cuMemFree_v2", y)
 			return x, y
 		}, "writes 4 bytes .* in 256 bytes that were freed"},
+		"the first of many": {func(r *rig) (uint64, uint64) {
+			x, y := r.upload(make([]byte, 1<<20-256)), r.alloc(256)
+			r.must("cuMemFree_v2", x)
+			return x, y
+		}, "thread=0,0,0 .* reads 4 bytes .* in 1048320 bytes that were freed"},
+		"the last of many": {func(r *rig) (uint64, uint64) {
+			x, y := r.upload(make([]byte, 1<<20-256)), r.alloc(256)
+			r.must("cuMemFree_v2", x)
+			return x + 1<<20 - 512, y
+		}, "thread=0,0,0 .* reads 4 bytes .* in 1048320 bytes that were freed"},
 		"another allocation since": {func(r *rig) (uint64, uint64) {
 			x, y := r.upload(floats(random(64, 1)...)), r.alloc(256)
 			r.must("cuMemFree_v2", y)
@@ -103,6 +112,21 @@ func TestUnordered(t *testing.T) {
 			r.write(y, floats(random(n, 2)...))
 			r.launch(f, dim{1}, dim{n}, 0, s1, x, y, n)
 			r.download(y, 4*n)
+			return lib.Call("cuStreamSynchronize", s1)
+		}},
+		"host reads what a kernel changes in place": {"race", "writes .* which copy-to-host has read although it was queued later", func(r *rig, f, s1, s2, x, _ uint64) int {
+			p, _ := r.pinned(4 * n)
+			r.launch(f, dim{1}, dim{n}, 0, s1, x, x, n)
+			r.must("cuMemcpyDtoHAsync_v2", p, x, 4*n, s2)
+			r.must("cuStreamSynchronize", s2)
+			return lib.Call("cuStreamSynchronize", s1)
+		}},
+		"host reads what a kernel changes, after another copy": {"race", "writes .* which copy-to-host has read although it was queued later", func(r *rig, f, s1, s2, x, y uint64) int {
+			p, _ := r.pinned(4 * n)
+			r.must("cuMemcpyDtoDAsync_v2", y, x, 4*n, s1)
+			r.launch(f, dim{1}, dim{n}, 0, s1, y, x, n)
+			r.must("cuMemcpyDtoHAsync_v2", p, x, 4*n, s2)
+			r.must("cuStreamSynchronize", s2)
 			return lib.Call("cuStreamSynchronize", s1)
 		}},
 		"host reads what was not written yet": {"uninitialised", "operation=copy-to-host device=0: reads memory that was not written", func(r *rig, f, s1, _, x, y uint64) int {
@@ -243,48 +267,6 @@ func TestLeaks(t *testing.T) {
 	r.must("cuDevicePrimaryCtxRelease_v2", 0)
 	r.clean()
 	r.want(709, "cuCtxSynchronize")
-}
-
-// TestMemory: how much there is, where it is refused, and what lies between.
-func TestMemory(t *testing.T) {
-	r := start(t, 0)
-	free := func() uint64 {
-		p, b := harness.Alloc(16)
-		defer harness.Free(p)
-		r.must("cuMemGetInfo_v2", p, p+8)
-		return binary.LittleEndian.Uint64(b)
-	}
-	all := free()
-	a := r.alloc(1000)
-	if free() >= all {
-		t.Error("an allocation takes nothing")
-	}
-	p, _ := harness.Alloc(8)
-	r.want(outOfMemory, "cuMemAlloc_v2", p, 1<<40)
-	r.want(invalidValue, "cuMemAlloc_v2", p, 0)
-	// What was freed is used again when there is no other room.
-	for range 40 {
-		b := r.alloc(int(all) / 8)
-		r.must("cuMemFree_v2", b)
-	}
-	b := r.alloc(int(all) / 4)
-	r.must("cuMemsetD32_v2", b, 0x01020304, 64)
-	if got := r.download(b, 8); !bytes.Equal(got, []byte{4, 3, 2, 1, 4, 3, 2, 1}) {
-		t.Errorf("filled: %v", got)
-	}
-	r.must("cuMemFree_v2", b)
-	r.must("cuMemFree_v2", a)
-	if free() != all {
-		t.Errorf("%d of %d bytes are free when all was freed", free(), all)
-	}
-	// Copies of parts of words keep the rest.
-	c := r.upload([]byte("0123456789"))
-	r.write(c+3, []byte("abc"))
-	if got := string(r.download(c, 10)); got != "012abc6789" {
-		t.Errorf("%q", got)
-	}
-	r.want(invalidValue, "cuMemcpyDtoH_v2", p, c, 11)
-	r.clean()
 }
 
 // TestIdentity: nobody takes a simulated device for a real one.

@@ -84,6 +84,25 @@ func TestFaultsOfTheText(t *testing.T) {
 		"shared atomic":    {".shared .align 4 .b8 x[8]; atom.shared.add.u32 %r1, [x], 1;", "uninitialised", "changes shared memory", assertion},
 		"copy too far":     {".shared .align 16 .b8 x[16]; mov.u32 %r1, x; cp.async.ca.shared.global [%r1+32], [%d1], 4;", "out-of-bounds", "writes shared memory at 0x20, beyond the end", illegalAddress},
 		"copy misaligned":  {".shared .align 16 .b8 x[64]; mov.u32 %r1, x; cp.async.ca.shared.global [%r1+4], [%d1], 8;", "misaligned", "copies 8 bytes", misaligned},
+		"not guarded":      {"setp.lt.u32 %p1, %r0, 5; @%p1 mov.u32 %r2, 7; @!%p1 add.u32 %r3, %r2, 1;", "uninitialised", "thread=5,0,0 .* reads a register", assertion},
+		"guarded by not":   {"setp.lt.u32 %p1, %r0, 5; @!%p1 mov.u32 %r2, 7; @!%p1 add.u32 %r3, %r2, 1;", "", "", success},
+		"moved, not used":  {"mov.u32 %r3, %r2;", "", "", success},
+		"moved over":       {"mov.u32 %r3, 1; mov.u32 %r3, %r2; st.global.u32 [%d1], %r3;", "uninitialised", "thread=0,0,0 .* reads a register", assertion},
+		"local, in part":   {".local .align 8 .b8 x[12]; .local .align 8 .b8 y[8]; mov.u64 %d2, x; st.local.v2.u32 [%d2+8], {%r0, %r0};", "out-of-bounds", "writes 8 bytes of local memory at 0x8", illegalAddress},
+		"local, before":    {".local .align 8 .b8 x[12]; mov.u64 %d2, x; st.local.u32 [%d2-4], %r0;", "out-of-bounds", "writes 4 bytes of local memory at 0xf+c", illegalAddress},
+		"local of others":  {".local .align 8 .b8 x[12]; mov.u64 %d2, x; setp.ne.u32 %p1, %r0, 7; @%p1 st.local.u32 [%d2], %r0; ld.local.u32 %r1, [%d2];", "uninitialised", "thread=7,0,0 .* reads local memory at 0x0", assertion},
+		"branch":           {"@%p0 bra L; add.u32 %r1, %r0, 1;\nL:", "uninitialised", "thread=0,0,0 .* reads a register", assertion},
+		"behind a branch":  {"setp.lt.u32 %p1, %r0, 5; @%p1 bra L; add.u32 %r1, %r2, 1;\nL:", "uninitialised", "thread=5,0,0 .* reads a register", assertion},
+		"at a branch":      {"setp.gt.u32 %p1, %r0, 5; @%p1 bra M; bra.uni L;\nM: add.u32 %r1, %r2, 1;\nL:", "uninitialised", "thread=6,0,0 .* reads a register", assertion},
+		"behind a barrier": {"bar.sync 0; add.u32 %r1, %r2, 1;", "uninitialised", "thread=0,0,0 .* reads a register", assertion},
+		"half a parameter": {"ld.param.u64 %d2, [a+4];", "out-of-bounds", "reads 8 bytes at 4 of 8 bytes of parameters", illegalAddress},
+		"half, indexed":    {"mov.u64 %d2, a; ld.param.u64 %d2, [%d2+4];", "out-of-bounds", "thread=0,0,0 .* reads 8 bytes at 4 of 8 bytes of parameters", illegalAddress},
+		"part, indexed":    {"mov.u64 %d2, a; ld.param.u32 %r1, [%d2+2];", "misaligned", "thread=0,0,0 .* reads 4 bytes of parameters at 2", misaligned},
+		"copy to nowhere":  {".shared .align 16 .b8 x[16]; mov.u32 %r1, 65536; cp.async.ca.shared.global [%r1], [%d1], 4;", "out-of-bounds", "copies 4 bytes to shared 0x10000, shared memory of the block has", illegalAddress},
+		"copy of nothing":  {".shared .align 16 .b8 x[512]; shl.b32 %r1, %r0, 4; mov.u32 %r2, x; add.u32 %r1, %r1, %r2; mov.u64 %d2, 4096; cp.async.cg.shared.global [%r1], [%d2], 16, 0; cp.async.wait_all; ld.shared.u32 %r2, [%r1]; setp.ne.u32 %p1, %r2, 0; @%p1 trap;", "", "", success},
+		"copy of too much": {".shared .align 16 .b8 x[16]; mov.u32 %r1, x; ld.param.u64 %d1, [a]; cp.async.cg.shared.global [%r1], [%d1], 16, 17;", "out-of-bounds", "copies 17 bytes into 16", illegalAddress},
+		"copy from within": {".shared .align 16 .b8 x[64]; mov.u32 %r1, x; cp.async.ca.shared.global [%r1], [%d1+4], 8;", "misaligned", "thread=0,0,0 .* copies 8 bytes from 0x[0-9a-f]+4 to", misaligned},
+		"copy to within":   {".shared .align 16 .b8 x[64]; mov.u32 %r1, x; ld.param.u64 %d1, [a]; cp.async.ca.shared.global [%r1+4], [%d1], 8;", "misaligned", "thread=0,0,0 .* copies 8 bytes from 0x[0-9a-f]+0 to shared 0x[0-9a-f]*4$", misaligned},
 		"barrier's count":  {"bar.sync 1, 64;", "divergent-barrier", "for 64 threads", launchFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +110,10 @@ func TestFaultsOfTheText(t *testing.T) {
 			m := r.module(header + ".visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<2>;\nld.param.u64 %d1, [a]; mov.u32 %r0, %tid.x; mad.wide.u32 %d1, %r0, 4, %d1;\n" + c.body + "\nret;\n}\n")
 			if e := r.run(r.function(m, "k"), dim{1}, dim{32}, 0, r.upload(make([]byte, 128))); e != c.code {
 				t.Errorf("error %d, want %d", e, c.code)
+			}
+			if c.class == "" {
+				r.clean()
+				return
 			}
 			r.found(c.class, c.says)
 		})
@@ -101,25 +124,29 @@ func TestFaultsOfTheText(t *testing.T) {
 // a copy on the device takes along.
 func TestEdges(t *testing.T) {
 	kernel := func(body string) string {
-		return header + ".visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .b64 %d<4>;\nld.param.u64 %d1, [a]; mov.u32 %r1, 1; mov.u16 %h1, 1;\n" + body + "\nret;\n}\n"
+		return header + ".extern .shared .align 4 .b8 dynamic[];\n.visible .entry k(.param .u64 a) {\n.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .b64 %d<4>;\nld.param.u64 %d1, [a]; mov.u32 %r1, 1; mov.u16 %h1, 1;\n" + body + "\nret;\n}\n"
 	}
 	for body, says := range map[string]string{
 		"st.global.u8 [%d1+5], %h1; ld.global.u8 %h2, [%d1+5]; ld.global.u16 %h2, [%d1+4];": "",
-		"st.global.u8 [%d1+6], %h1;":                           "writes global memory",
-		"ld.global.u8 %h2, [%d1+7];":                           "reads global memory",
-		"st.global.u32 [%d1+4], %r1;":                          "writes global memory",
-		"st.global.u16 [%d1+6], %h1;":                          "writes global memory",
-		"atom.global.add.u32 %r2, [%d1+4], 1;":                 "changes global memory",
-		".shared .align 4 .b8 s[6]; st.shared.u16 [s+4], %h1;": "",
-		".shared .align 4 .b8 s[6]; st.shared.u16 [s+6], %h1;": "writes shared memory",
-		".shared .align 4 .b8 s[6]; st.shared.u32 [s+4], %r1;": "writes shared memory",
+		"st.global.u8 [%d1+6], %h1;":                                  "writes global memory",
+		"ld.global.u8 %h2, [%d1+7];":                                  "reads global memory",
+		"st.global.u32 [%d1+4], %r1;":                                 "writes global memory",
+		"st.global.u16 [%d1+6], %h1;":                                 "writes global memory",
+		"atom.global.add.u32 %r2, [%d1+4], 1;":                        "changes global memory",
+		"st.global.u16 [%d1+4], %h1; st.global.u16 [%d1+6], %h1;":     "writes global memory",
+		".shared .align 4 .b8 s[6]; st.shared.u16 [s+4], %h1;":        "",
+		"st.shared.u16 [dynamic+8], %h1;":                             "",
+		"st.shared.u16 [dynamic+10], %h1;":                            "writes shared memory",
+		".shared .align 4 .b8 v[6]; st.shared.u16 [dynamic+10], %h1;": "writes shared memory",
+		".shared .align 4 .b8 s[6]; st.shared.u16 [s+6], %h1;":        "writes shared memory",
+		".shared .align 4 .b8 s[6]; st.shared.u32 [s+4], %r1;":        "writes shared memory",
 	} {
 		r := start(t, 0)
 		want := success
 		if says != "" {
 			want = illegalAddress
 		}
-		if e := r.run(r.function(r.module(kernel(body)), "k"), dim{1}, dim{1}, 0, r.upload([]byte("sixsix"))); e != want {
+		if e := r.run(r.function(r.module(kernel(body)), "k"), dim{1}, dim{1}, 10, r.upload([]byte("sixsix"))); e != want {
 			t.Errorf("%s: error %d: %s", body, e, findings())
 		}
 		if says != "" {
@@ -147,6 +174,9 @@ func TestEndless(t *testing.T) {
 		return
 	}
 	r := start(t, 0)
+	if e := r.run(r.function(r.module(ptx(t, "correct")), "vecadd"), dim{20000}, dim{64}, 0, uint64(0), uint64(0), uint64(0), 0); e != success {
+		t.Errorf("blocks that execute few instructions each: error %d", e)
+	}
 	if e := r.run(r.function(r.module(ptx(t, "bugs")), "endless"), dim{1}, dim{64}, 0, r.alloc(256), r.alloc(256), 64); e != timeout {
 		t.Errorf("error %d", e)
 	}

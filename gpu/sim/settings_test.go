@@ -57,6 +57,37 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestUnchecked: without checks nothing is found, and what was not written is no number.
+func TestUnchecked(t *testing.T) {
+	if os.Getenv("LOCKSTEP_SIM_CHECKS") != "none" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestUnchecked$", "-test.v")
+		cmd.Env = append(os.Environ(), "LOCKSTEP_SIM_CHECKS=none")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS: TestUnchecked") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := start(t, 0)
+	x, y, s := r.alloc(256), r.alloc(256), r.stream()
+	for i, v := range r.download(x, 256) {
+		if v != 0xff {
+			t.Fatalf("byte %d is %d", i, v)
+		}
+	}
+	r.must("cuMemsetD8_v2", x, 0, 256)
+	if e := r.run(r.function(r.module(ptx(t, "bugs")), "race_barrier"), dim{1}, dim{64}, 0, x, y, 64); e != success {
+		t.Errorf("a race: error %d", e)
+	}
+	p, b := r.pinned(256)
+	r.must("cuMemcpyHtoDAsync_v2", x, p, 256, s)
+	b[9] = 9
+	r.must("cuStreamSynchronize", s)
+	if v := r.download(x, 256)[9]; v != 9 {
+		t.Errorf("copied from pinned memory that was changed: %d", v)
+	}
+	r.clean()
+}
+
 // TestAddressSpace: where a device's address space cannot be reserved, it is said what was
 // asked for and what the system answered.
 func TestAddressSpace(t *testing.T) {

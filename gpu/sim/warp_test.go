@@ -55,6 +55,22 @@ func TestWarpCollectives(t *testing.T) {
 			}
 			return v[l+1]
 		}},
+		"width 4 bfly": {"shfl.sync.bfly.b32 %o|%p1, %v, 5, 0x1c1f, -1; selp.b32 %t1, 1000, 0, %p1; add.u32 %o, %o, %t1;", func(v []uint32, l int) uint32 {
+			if l&4 == 0 { // the other one is beyond the segment
+				return v[l]
+			}
+			return v[l^5] + 1000
+		}},
+		"width 8 around": {"shfl.sync.idx.b32 %o, %v, 26, 0x181f, -1;", func(v []uint32, l int) uint32 { return v[l&^7+2] }},
+		"clamped idx": {"shfl.sync.idx.b32 %o|%p1, %v, %l, 7, -1; selp.b32 %t1, 1000, 0, %p1; add.u32 %o, %o, %t1;", func(v []uint32, l int) uint32 {
+			return map[bool]uint32{true: v[l] + 1000, false: v[l]}[l <= 7]
+		}},
+		"down of eight": {"setp.lt.u32 %p1, %l, 8; @%p1 shfl.sync.down.b32 %o, %v, 4, 31, 0xff;", func(v []uint32, l int) uint32 {
+			if l < 4 {
+				return v[l+4]
+			}
+			return map[bool]uint32{true: ^uint32(0), false: 0}[l < 8]
+		}},
 		"ballot": {"and.b32 %t1, %v, 1; setp.ne.u32 %p1, %t1, 0; vote.sync.ballot.b32 %o, %p1, -1;", func(v []uint32, l int) (r uint32) {
 			for k, x := range v {
 				r |= x & 1 << k
@@ -79,7 +95,8 @@ func TestWarpCollectives(t *testing.T) {
 			}
 			return r
 		}},
-		"match all": {eight + "shr.u32 %t1, %l, 4; match.all.sync.b32 %o|%p1, %t1, %m; selp.b32 %t1, 1, 0, %p1; add.u32 %o, %o, %t1;", func(_ []uint32, l int) uint32 { return 255<<(l&^7) + 1 }},
+		"match all":            {eight + "shr.u32 %t1, %l, 4; match.all.sync.b32 %o|%p1, %t1, %m; selp.b32 %t1, 1, 0, %p1; add.u32 %o, %o, %t1;", func(_ []uint32, l int) uint32 { return 255<<(l&^7) + 1 }},
+		"match all of several": {"and.b32 %t1, %v, 3; match.all.sync.b32 %o|%p1, %t1, -1; selp.b32 %t1, 1, 0, %p1; add.u32 %o, %o, %t1;", func([]uint32, int) uint32 { return 0 }},
 		"redux": {eight + "redux.sync.add.u32 %t2, %v, %m; redux.sync.max.s32 %t3, %v, %m; xor.b32 %o, %t2, %t3;", func(v []uint32, l int) uint32 {
 			sum, most := uint32(0), int32(-1<<31)
 			for _, k := range group(l) {

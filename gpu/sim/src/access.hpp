@@ -39,19 +39,20 @@ template <Place P> inline bool readable(u64 s, u64 me, u64 hazard) {
 // Reader makes the stamps of words that a warp reads: of one lane, or of several threads
 // where others have read the word with nothing between.
 struct Reader {
-	u64 now, many, warps, blocks, first; // the last are stamps of several threads
+	u64 now, many, warps, blocks, first, hazard; // many, warps and blocks are stamps of several threads
 	explicit Reader(Warp &w) {
 		now = w.now | stamp::Bytes;
 		many = (now & ~stamp::Thread) | (stamp::Warp0 + w.index) << stamp::ThreadShift;
 		warps = (now & ~stamp::Thread) | stamp::SeveralWarps << stamp::ThreadShift;
 		first = w.run->firstSerial << stamp::SerialShift;
+		hazard = w.run->hazard << stamp::SerialShift;
 		blocks = first | stamp::SeveralBlocks << stamp::ThreadShift | stamp::Bytes;
 	}
 	u64 lane(int l) const { return now + (u64(l) << stamp::ThreadShift); }
 	template <Place P> bool old(u64 r) const {
 		u64 d = r ^ now;
 		if (P == InShared) return (d & (stamp::Serial | stamp::BarrierEpoch)) != 0;
-		return r < first || ((d & stamp::Serial) == 0 && (d & stamp::BarrierEpoch) != 0 && ((r ^ blocks) & stamp::Thread) != 0);
+		return r < hazard || ((d & stamp::Serial) == 0 && (d & stamp::BarrierEpoch) != 0 && ((r ^ blocks) & stamp::Thread) != 0);
 	}
 	// next is the stamp after a read by me, which is one lane or many; whole says that the
 	// stamp before was of the whole word, or does not matter.
@@ -59,7 +60,8 @@ struct Reader {
 		constexpr u64 ofWarp = stamp::Thread & ~(u64(Lanes - 1) << stamp::ThreadShift);
 		u64 d = r ^ me;
 		bool o = old<P>(r);
-		whole = o || (r & stamp::Bytes) == stamp::Bytes;
+		bool launched = P == InShared || r >= first; // else of an operation that may have been queued later
+		whole = o || ((r & stamp::Bytes) == stamp::Bytes && launched);
 		bool sameWarp = ((r ^ now) & ofWarp) == 0 || ((r ^ many) & stamp::Thread) == 0;
 		u64 both = sameWarp ? ((d & stamp::WarpEpoch) == 0 ? many : me) : warps;
 		u64 n = o || (d & stamp::Thread) == 0 ? me : both;

@@ -82,6 +82,8 @@ void Word::conflict(u64 s, Order o, const char *before) const {
 u64 Word::merged(u64 old) const {
 	u64 b = u64(bytes) << stamp::BytesShift, flag = strong() ? stamp::Atomic : 0;
 	Order o = order(old);
+	// What was queued later stays: who changes the word in place has read it before.
+	if (o == OtherStream && (old & b)) return old;
 	if (o == Ordered || o == OtherStream || o == InFlight || !(old & b)) return me() | b | flag;
 	b &= old;
 	flag &= old;

@@ -54,7 +54,8 @@ struct Pass {
 			u64 b = bytes(k, from, to), &w = d.arena.write[k];
 			if (mustBeWritten && (w & b) != b) return find(Fault::Uninitialised, d.arena.base + k * 4, "reads memory that was not written, at");
 			if (const Done *o = later(w)) return find(Fault::Race, d.arena.base + k * 4, "reads what " + o->what + ", which was queued later, has written: nothing makes it wait, at");
-			d.arena.read[k] = serial << stamp::SerialShift | stamp::Bytes;
+			u64 &r = d.arena.read[k];
+			if (!later(r)) r = serial << stamp::SerialShift | stamp::Bytes;
 		}
 		return 0;
 	}
