@@ -88,6 +88,27 @@ func TestRequiredDevices(t *testing.T) {
 	}
 }
 
+// TestRequiredDevicesAreWhatTheySay: a simulator that lacks what marks it as one is found out
+// by the devices that it has, also where nothing is required.
+func TestRequiredDevicesAreWhatTheySay(t *testing.T) {
+	lib, err := os.ReadFile(os.Getenv(gpu.SimulatorVariable))
+	if err != nil {
+		t.Fatalf("%s must name the simulator, which make build-sim builds: %v", gpu.SimulatorVariable, err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "libcuda.so.1"), bytes.ReplaceAll(lib, []byte("lockstep_simulator"), []byte("lockstep_simulatoR")), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	t.Setenv(gpu.Variable, "")
+	for _, require := range []string{"", "--require-device cuda"} {
+		code, stdout, stderr := asCommand(t, append(strings.Fields(require), "--backend", "cuda", "--config", "tiny", "--steps", "1", "--fingerprint")...)
+		if code != cli.CannotRun || stdout != "" || !strings.Contains(stderr, "says by its name that it is simulated, and real devices were asked for") {
+			t.Errorf("%s: exit %d, want %d\n%s%s", require, code, cli.CannotRun, stdout, stderr)
+		}
+	}
+}
+
 // args are the command's.
 func (h held) args() []string {
 	c := h.golden.Config
