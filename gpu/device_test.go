@@ -328,6 +328,31 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestStreamClose: closing a stream waits for its work, also where the driver does not.
+func TestStreamClose(t *testing.T) {
+	a, _ := devices(t)
+	x := newKit(t, a)
+	s := must(a.NewStream())(t)
+	ok(t, s.Fill(x.b, 0, 7, 256), s.DownloadPinned(x.h, 0, x.b, 0, 256))
+	if x.h.Bytes()[255] == 7 {
+		t.Error("the fake did not put the copy off: it shows nothing")
+	}
+	ok(t, s.Close())
+	if want := bytes.Repeat([]byte{7}, 256); !bytes.Equal(x.h.Bytes(), want) {
+		t.Errorf("after Close the stream has not done its work: % x", x.h.Bytes()[:8])
+	}
+}
+
+// TestDeviceSync: it waits for all streams of the device.
+func TestDeviceSync(t *testing.T) {
+	a, _ := devices(t)
+	x := newKit(t, a)
+	ok(t, x.s.Fill(x.b, 0, 7, 256), x.s.DownloadPinned(x.h, 0, x.b, 0, 256), a.Sync())
+	if x.h.Bytes()[255] != 7 {
+		t.Errorf("after Sync the work is not done: % x", x.h.Bytes()[:8])
+	}
+}
+
 // TestNothing: of no bytes there is nothing to do, and it is done.
 func TestNothing(t *testing.T) {
 	a, b := devices(t)
@@ -364,10 +389,18 @@ func TestEvents(t *testing.T) {
 	ok(t, end.Close())
 }
 
-// TestPeers: access is given once or twice, and to oneself.
+// TestPeers: access is given once or twice, and to oneself, and to who asked for it alone.
 func TestPeers(t *testing.T) {
 	a, b := devices(t)
-	ok(t, a.EnablePeer(b), a.EnablePeer(b), b.EnablePeer(a), a.EnablePeer(a))
+	lets := func(d *Device) int { return must(d.dev.Attribute(cu.DeviceAttribute(fakedriver.Peers)))(t) }
+	ok(t, a.EnablePeer(b), a.EnablePeer(b), a.EnablePeer(a))
+	if x, y := lets(a), lets(b); x != 1<<1 || y != 0 {
+		t.Errorf("%v uses memory of devices %b and %v of %b, want 10 and 0", a, x, b, y)
+	}
+	ok(t, b.EnablePeer(a))
+	if x, y := lets(a), lets(b); x != 1<<1 || y != 1<<0 {
+		t.Errorf("%v uses memory of devices %b and %v of %b, want 10 and 1", a, x, b, y)
+	}
 	for _, p := range []*Device{a, b} {
 		if can, err := a.CanAccess(p); !can || err != nil {
 			t.Errorf("access to %v: %v, %v", p, can, err)

@@ -45,6 +45,11 @@ var variants = map[string][]string{
 	"old":    {"VERSION=11080"},
 	"volta":  {"MAJOR=7"},
 
+	"named":    {`NAME="lockstep simulated sm_80"`},
+	"numbered": {`UUID="lockstep-sim"`},
+	"placed":   {`DOMAIN="FFFF"`},
+	"padded":   {`DOMAIN="0000FFFF"`},
+
 	"setting": {"SIMULATOR=1", "INIT=CUDA_ERROR_INVALID_VALUE", `REFUSAL="X=7: it must be 8"`},
 	"refused": {"SIMULATOR=1", "INIT=CUDA_ERROR_OUT_OF_MEMORY", `REFUSAL="no room for 9 bytes"`},
 }

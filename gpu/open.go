@@ -3,10 +3,12 @@
 package gpu
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gorgonia.org/cu"
 
@@ -18,6 +20,9 @@ const (
 	leastCUDA  = 12000 // as the driver counts: 12.0
 	leastMajor = 8     // compute capability 8.0
 )
+
+// simulatorHint is of a simulator, or its devices, that nobody chose.
+const simulatorHint = "--devices sim:N chooses it"
 
 // Open opens the devices of a choice, in its order. A machine that cannot give them, and a
 // library that is not of the chosen kind, is an UnavailableError; a variable of the
@@ -80,7 +85,7 @@ func load(c Choice) error {
 	case drv.NoLibrary:
 		what = map[bool]string{false: "the driver ", true: "the simulator "}[c.Simulated > 0] + what
 	case drv.IsSimulator:
-		what, hint = what+", and it was not chosen by name", "--devices sim:N chooses it"
+		what, hint = what+", and it was not chosen by name", simulatorHint
 	case drv.NoSimulator:
 		what, hint = what+", and a simulator was chosen", SimulatorVariable+" names its file"
 	case drv.InitFailed:
@@ -118,6 +123,9 @@ func open(i, n int, simulated bool, version string) (*Device, error) {
 	if err := d.identify(); err != nil {
 		return nil, err
 	}
+	if by := d.tellsSimulated(); by != "" && !simulated {
+		return nil, &UnavailableError{What: fmt.Sprintf("%s says by %s that it is simulated, and real devices were asked for", d.Info, by), Hint: simulatorHint}
+	}
 	if d.Major < leastMajor {
 		return nil, &UnavailableError{What: fmt.Sprintf("%s has compute capability %d.%d, the kernels need %d.0", d.Info, d.Major, d.Minor, leastMajor),
 			Hint: "--devices chooses others"}
@@ -128,6 +136,21 @@ func open(i, n int, simulated bool, version string) (*Device, error) {
 	}
 	d.ctx = drv.Context(handle(ctx))
 	return d, nil
+}
+
+// tellsSimulated is by what a device shows that it is one of the simulator of this project,
+// whatever the library is that has it and whether that says what it is; empty of any other.
+func (i Info) tellsSimulated() string {
+	_, id, _ := strings.Cut(i.UUID, "-")
+	switch {
+	case strings.HasPrefix(i.Name, "lockstep simulated"):
+		return "its name"
+	case strings.HasPrefix(strings.ReplaceAll(id, "-", ""), hex.EncodeToString([]byte("lockstep-sim"))):
+		return "its UUID, " + i.UUID + ","
+	case strings.HasPrefix(i.PCI, "ffff:"): // which no bus has
+		return "the domain of its PCI address"
+	}
+	return ""
 }
 
 // identify asks the driver what the device is.

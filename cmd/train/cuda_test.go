@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,61 @@ func TestRequiredDevices(t *testing.T) {
 	o := options{resume: dir, devices: cli.Devices{Require: cli.CUDA}}
 	if _, err := o.taken(t.Context(), spec.Config{}, io.Discard); err == nil || !strings.HasSuffix(err.Error(), "step-00000001: simulated devices have computed some of it, and --require-device cuda wants real ones") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRequiredDevicesAreWhatTheySay: a simulator that lacks what marks it as one is found out
+// by the devices that it has, also where nothing is required.
+func TestRequiredDevicesAreWhatTheySay(t *testing.T) {
+	lib, err := os.ReadFile(os.Getenv(gpu.SimulatorVariable))
+	if err != nil {
+		t.Fatalf("%s must name the simulator, which make build-sim builds: %v", gpu.SimulatorVariable, err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "libcuda.so.1"), bytes.ReplaceAll(lib, []byte("lockstep_simulator"), []byte("lockstep_simulatoR")), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	t.Setenv(gpu.Variable, "")
+	for _, require := range []string{"", "--require-device cuda"} {
+		code, stdout, stderr := asCommand(t, append(strings.Fields(require), "--backend", "cuda", "--config", "tiny", "--steps", "1", "--fingerprint")...)
+		if code != cli.CannotRun || stdout != "" || !strings.Contains(stderr, "says by its name that it is simulated, and real devices were asked for") {
+			t.Errorf("%s: exit %d, want %d\n%s%s", require, code, cli.CannotRun, stdout, stderr)
+		}
+	}
+}
+
+// TestSimulatedAgentWithoutMemory: an agent that cannot open its device says why on its
+// stderr, and agent 0 says which agent on which host that is, and why.
+func TestSimulatedAgentWithoutMemory(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := ln.Addr().String()
+	ln.Close()
+	t.Setenv(gpu.Variable, "sim")
+	args := strings.Fields("--backend cuda --config tiny --steps 1 --plan dp=2 --expect-agents 2 --rendezvous " + at + " --agent ")
+	agent := exec.CommandContext(t.Context(), os.Args[0], append(args, "1")...)
+	agent.Env = append(os.Environ(), "TRAIN_TEST_AS_COMMAND=1", "LOCKSTEP_SIM_MEMORY=1M")
+	var said bytes.Buffer
+	agent.Stderr = &said
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := asCommand(t, append(args, "0")...)
+	_ = agent.Wait() // with the same code
+	host, _ := os.Hostname()
+	for who, c := range map[string]struct {
+		code       int
+		said, want string
+	}{
+		"agent 0": {code, stderr, fmt.Sprintf("train: agent 1 (process %d on %s): backend of rank 1: cuMemAlloc of ", agent.Process.Pid, host)},
+		"agent 1": {agent.ProcessState.ExitCode(), said.String(), "train: backend of rank 1: cuMemAlloc of "},
+	} {
+		if c.code != cli.CannotRun || !strings.HasPrefix(c.said, c.want) || !strings.HasSuffix(c.said, ": out of memory\n") || strings.Count(c.said, "\n") != 1 {
+			t.Errorf("%s: exit %d, want %d\n%swant %s...: out of memory", who, c.code, cli.CannotRun, c.said, c.want)
+		}
 	}
 }
 

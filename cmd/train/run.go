@@ -155,6 +155,7 @@ func (o *options) execute(ctx context.Context, flags *pflag.FlagSet, stdout, std
 	case err != nil:
 		return cli.Usage, err
 	case seat != nil:
+		o.placed.Failures(stderr, "train", func(error) bool { return true })
 		return o.serve(ctx, seat, c, text, parts)
 	}
 	if _, err := dryrun.Fits(c, launch.Here, cli.Memory()); err != nil {

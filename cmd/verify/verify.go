@@ -35,6 +35,8 @@ func (o *options) verify(ctx context.Context, cs []*suite.Suite, stdout, stderr 
 	case err != nil:
 		return cli.Usage, err
 	case seat != nil:
+		// Other errors of runs may be what a check wants to see.
+		o.placed.Failures(stderr, "verify", func(err error) bool { return errors.As(err, new(*launch.BackendError)) })
 		return o.serve(ctx, seat, opts)
 	}
 	release, err := o.claim()

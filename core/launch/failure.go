@@ -20,6 +20,18 @@ func (f *Failure) Error() string { return fmt.Sprintf("rank %d: %v", f.Rank, f.E
 // Unwrap is what ended the rank.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// BackendError is a rank that has no backend: no run with it can begin.
+type BackendError struct {
+	Rank int
+	Err  error
+}
+
+// Error names the rank and why.
+func (e *BackendError) Error() string { return fmt.Sprintf("backend of rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap is why.
+func (e *BackendError) Unwrap() error { return e.Err }
+
 // failures are those of the ranks of a run, in their order.
 type failures struct {
 	mu  sync.Mutex

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -90,7 +89,7 @@ func (p *Parts) Backends(size int) ([]kernels.Backend, error) {
 	for _, r := range p.here(size) {
 		var err error
 		if out[r], err = p.Backend(r); err != nil {
-			return nil, fmt.Errorf("backend of rank %d: %w", r, err)
+			return nil, &BackendError{r, err}
 		}
 	}
 	return out, nil

@@ -28,6 +28,7 @@ type machine struct {
 	mu     sync.Mutex
 	cards  []*card
 	events chan nvml.EventData
+	asked  map[nvml.Device]uint64 // kinds of events that devices are to report
 }
 
 // card is what a device tells.
@@ -45,7 +46,7 @@ type card struct {
 }
 
 func newMachine() *machine {
-	m := &machine{Server: dgxh100.New(), events: make(chan nvml.EventData, 10)}
+	m := &machine{Server: dgxh100.New(), events: make(chan nvml.EventData, 10), asked: map[nvml.Device]uint64{}}
 	for i, d := range m.Devices {
 		dev := d.(*server.Device)
 		c := &card{dev: dev, up: true, info: gpu.Info{Index: i, UUID: dev.UUID, PCI: dev.PciBusID}}
@@ -54,15 +55,27 @@ func newMachine() *machine {
 	}
 	m.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
 		return &mock.EventSet{FreeFunc: func() nvml.Return { return nvml.SUCCESS }, WaitFunc: func(ms uint32) (nvml.EventData, nvml.Return) {
-			select {
-			case e := <-m.events:
-				return e, nvml.SUCCESS
-			case <-time.After(time.Duration(ms) * time.Millisecond):
-				return nvml.EventData{}, nvml.ERROR_TIMEOUT
+			for end := time.After(time.Duration(ms) * time.Millisecond); ; {
+				select {
+				case e := <-m.events:
+					if m.wants(e) {
+						return e, nvml.SUCCESS
+					}
+				case <-end:
+					return nvml.EventData{}, nvml.ERROR_TIMEOUT
+				}
 			}
 		}}, nvml.SUCCESS
 	}
 	return m
+}
+
+// wants reports whether an event is of a kind that its device was asked for: others no one
+// hears of.
+func (m *machine) wants(e nvml.EventData) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[e.Device]&e.EventType != 0
 }
 
 // with changes the machine while it is looked at.
@@ -140,11 +153,13 @@ func (m *machine) tell(c *card) {
 		}
 		return map[nvml.NvLinkErrorCounter]uint64{nvml.NVLINK_ERROR_DL_REPLAY: c.replay, nvml.NVLINK_ERROR_DL_CRC_FLIT: 2}[k], nvml.SUCCESS
 	}
-	d.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return 0xff, nvml.SUCCESS }
+	const supported = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeSingleBitEccError
+	d.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return supported, nvml.SUCCESS }
 	d.RegisterEventsFunc = func(kinds uint64, _ nvml.EventSet) nvml.Return {
-		if kinds != nvml.EventTypeXidCriticalError|nvml.EventTypeDoubleBitEccError {
-			return nvml.ERROR_INVALID_ARGUMENT
+		if kinds&^supported != 0 {
+			return nvml.ERROR_NOT_SUPPORTED
 		}
+		m.with(func() { m.asked[d] |= kinds })
 		return nvml.SUCCESS
 	}
 }
@@ -264,6 +279,7 @@ func TestWatch(t *testing.T) {
 		}, []string{"throttle: clocks were held down: software thermal slowdown"}},
 		"events": {func(m *machine, c *card) {
 			m.events <- nvml.EventData{Device: c.dev, EventType: nvml.EventTypeXidCriticalError, EventData: 79}
+			m.events <- nvml.EventData{Device: c.dev, EventType: nvml.EventTypeSingleBitEccError} // it was not asked for
 			m.events <- nvml.EventData{Device: c.dev, EventType: nvml.EventTypeDoubleBitEccError}
 		}, []string{"xid: Xid 79 was reported", "ecc: an uncorrected ECC error was reported"}},
 		"lost": {func(m *machine, c *card) { m.with(func() { c.ret = nvml.ERROR_GPU_IS_LOST }) }, []string{"lost: it does not tell ECC any more: "}},
@@ -282,8 +298,8 @@ func TestWatch(t *testing.T) {
 				break
 			}
 		}
-		if c.want == nil && len(got) > 0 {
-			t.Errorf("%s: %v", name, got)
+		if (c.want == nil || name == "events") && len(got) != len(c.want) {
+			t.Errorf("%s: %v, want %q and no more", name, got, c.want)
 		}
 		if len(w.Before) != 2 || len(w.After) != 2 || len(w.Before[0].Untold) != 0 {
 			t.Errorf("%s: %+v, %+v", name, w.Before, w.After)

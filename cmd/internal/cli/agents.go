@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -174,6 +175,21 @@ func (p *Placement) Ends(stderr io.Writer, name string, err error) error {
 	}
 	Tell(stderr, name, err)
 	return nil
+}
+
+// Failures has an agent that a launcher has started say on its stderr why its part of a run
+// went wrong, each cause that is worth it once: its driver says so too, but may be on another
+// host. Those that their driver has started have its stderr.
+func (p *Placement) Failures(stderr io.Writer, name string, worth func(error) bool) {
+	if p.found == nil || p.found.Agent == 0 {
+		return
+	}
+	var said sync.Map
+	p.found.Failed = func(err error) {
+		if _, before := said.LoadOrStore(err.Error(), true); !before && worth(err) {
+			Tell(stderr, name, err)
+		}
+	}
 }
 
 // Source says who has started the agents, where that was another: " of Open MPI".

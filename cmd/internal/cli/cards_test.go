@@ -22,7 +22,7 @@ func TestCards(t *testing.T) {
 	stop := o.Watch()
 	begin()
 	got := stop()
-	want := [][]string{{"ecc: 1 uncorrected ECC errors"}, {"throttle: clocks were held down: hardware thermal slowdown", "xid: Xid 79 was reported"}, nil}
+	want := [][]string{{"ecc: 1 uncorrected ECC errors", "ecc: an uncorrected ECC error was reported"}, {"throttle: clocks were held down: hardware thermal slowdown", "xid: Xid 79 was reported"}, nil}
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
 	}

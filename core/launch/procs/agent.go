@@ -128,6 +128,8 @@ func (a *agent) heard(ctx context.Context, n *note) {
 	switch n.Kind {
 	case noteCancel:
 		j.cancel(errors.New(n.Text))
+	case noteFailed:
+		j.forsake(errors.New(n.Text))
 	case noteOpen:
 		j.opened(n.World, n.Addr)
 	case noteAnswer:
@@ -158,6 +160,9 @@ func (a *agent) do(j *Job) {
 			how.Rank, how.Because = f.Rank, f.Because()
 		}
 	}
+	if err != nil && a.Failed != nil && how.Because < 0 && j.meeting.Err() == nil {
+		a.Failed(err)
+	}
 	a.mu.Lock()
 	delete(a.jobs, j.id)
 	a.mu.Unlock()
@@ -180,6 +185,8 @@ type Job struct {
 	transport string
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
+	meeting   context.Context // ends when ranks of another agent will not come any more, or ctx does
+	forsake   context.CancelCauseFunc
 
 	mu      sync.Mutex
 	change  sync.Cond       // of what follows, and of ctx
@@ -196,6 +203,7 @@ type Job struct {
 func newJob(ctx context.Context, a *agent, n *note) *Job {
 	j := &Job{What: n.What, Dir: n.Dir, a: a, id: n.Task, met: map[int]string{}, addrs: map[int]string{}, answers: map[int]bool{}, streams: map[int]*stream{}, links: map[string]bool{}}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
+	j.meeting, j.forsake = context.WithCancelCause(j.ctx)
 	j.change.L = &j.mu
 	context.AfterFunc(j.ctx, j.wake)
 	return j

@@ -56,7 +56,8 @@ func TestMain(m *testing.M) {
 		n, _ := strconv.Atoi(os.Getenv("TEST_AGENT"))
 		of, _ := strconv.Atoi(os.Getenv("TEST_AGENTS"))
 		share := func(agents int) { fmt.Fprintf(os.Stderr, "one of %d here\n", agents) }
-		f := &Found{Share: share, Source: "a test", Agent: n, Agents: of, Local: -1, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}
+		failed := func(err error) { fmt.Fprintf(os.Stderr, "failed: %v\n", err) }
+		f := &Found{Share: share, Failed: failed, Source: "a test", Agent: n, Agents: of, Local: -1, Job: os.Getenv("TEST_LAUNCHED"), Deadline: 5 * time.Second}
 		if at := os.Getenv("TEST_PLACES"); at != "" {
 			f.Places = strings.Fields(at)
 			f.Network = Network{Token: []byte(os.Getenv("TEST_TOKEN")), Interface: os.Getenv("TEST_INTERFACE"), Host: os.Getenv("TEST_HOST")}

@@ -32,6 +32,8 @@ type Found struct {
 	Shared []string
 	// Carrier carries what ranks send each other by transport MPI.
 	Carrier Carrier
+	// Failed is that of Seat.
+	Failed func(error)
 }
 
 // String is what is found, in words.

@@ -106,8 +106,14 @@ func (j *Job) world(ctx context.Context, size int, backend func(rank int) kernel
 	if len(mine) == 0 {
 		return ends, nil
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(j.meeting, func() { stop(context.Cause(j.meeting)) })()
 	joined, err := j.join(ctx, size, number, mine, backend, o)
 	if err != nil {
+		if j.meeting.Err() != nil { // says more than who has not come
+			err = context.Cause(j.meeting)
+		}
 		return nil, fmt.Errorf("world of %d ranks: %w", size, err)
 	}
 	for i, r := range mine {

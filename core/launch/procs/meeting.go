@@ -109,13 +109,13 @@ func (f *Found) try(ctx context.Context, identity string, work Work) (code int, 
 		if err != nil {
 			return 0, err
 		}
-		s.Local, s.Share, s.Carrier = f.Local+1, f.Share, f.Carrier
+		f.fill(&s)
 		return s.Serve(ctx, identity, work)
 	}
 	var first error
 	for _, at := range f.Places {
 		s := f.seat(at)
-		s.Agent, s.Local, s.Share, s.Shared, s.Carrier = f.Agent, f.Local+1, f.Share, f.Shared, f.Carrier
+		f.fill(&s)
 		code, err = s.Serve(ctx, identity, work)
 		refused := (*wire.Refusal)(nil)
 		if err == nil || errors.As(err, new(*inSeat)) || errors.As(err, &refused) && !refused.Elsewhere {
@@ -132,6 +132,11 @@ func (f *Found) try(ctx context.Context, identity string, work Work) (code int, 
 func (f *Found) seat(driver string) Seat {
 	return Seat{Driver: driver, Run: f.run(), Token: f.Network.Token, Agents: f.Agents, Join: within(f.Deadline, MaxJoin), Silence: within(f.Deadline, MaxSilence),
 		Apart: true, Network: f.Network}
+}
+
+// fill gives a seat what this process alone knows.
+func (f *Found) fill(s *Seat) {
+	s.Agent, s.Local, s.Share, s.Shared, s.Carrier, s.Failed = f.Agent, f.Local+1, f.Share, f.Shared, f.Carrier, f.Failed
 }
 
 // whither says where a process that did not reach its driver has looked.

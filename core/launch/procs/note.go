@@ -24,7 +24,7 @@ type note struct {
 	Step     int             `json:"step,omitempty"`     // of noteAsk, noteAnswer and noteMeet
 	Stop     bool            `json:"stop,omitempty"`     // of noteAnswer
 	End      *ended          `json:"end,omitempty"`      // of noteDone
-	Text     string          `json:"text,omitempty"`     // of noteCancel, noteMeet and noteUnfit: what is wrong
+	Text     string          `json:"text,omitempty"`     // of noteCancel, noteFailed, noteMeet and noteUnfit: what is wrong
 	Code     int             `json:"code,omitempty"`     // of noteEnd
 	Crew     *crew           `json:"crew,omitempty"`     // of noteCrew
 }
@@ -34,6 +34,7 @@ const (
 	noteCrew   = "crew"   // to agents: all have come
 	noteTask   = "task"   // to agents: do this
 	noteCancel = "cancel" // to agents: do it no longer
+	noteFailed = "failed" // to agents: one's part of it has gone wrong, and who waits for its ranks to come waits for nothing
 	noteOpen   = "open"   // rank 0 of a world listens: to the driver, and from it to all others
 	noteAnswer = "answer" // to an agent: whether the run ends after a step
 	noteEnd    = "end"    // to agents: end with this exit code

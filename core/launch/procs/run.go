@@ -3,7 +3,6 @@
 package procs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,54 +27,12 @@ type run struct {
 	logs   map[int]*trace.Log // by rank
 	losses []float64          // of the steps that are done
 	ended  map[int]*ended     // by agent; nil of one that is lost
+	failed []failed           // in the order in which they were heard of
+	known  bool               // all who take part have been told of the task
+	warned bool               // and that one's part went wrong
 	told   bool               // its outcome has been given
 	meets  meeting
 	done   chan struct{} // closed when all have ended
-}
-
-// ends notes that a task has ended in an agent.
-func (r *run) ends(agent int, how *ended) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.ended[agent]; known || !slices.Contains(r.takes, agent) {
-		return
-	}
-	r.ended[agent] = how
-	if len(r.ended) == len(r.takes) {
-		close(r.done)
-		return
-	}
-	r.meet(agent, r.meets.number, fmt.Sprintf("agent %d has ended its part", agent))
-}
-
-// meeting is one that agents have come to.
-type meeting struct {
-	number int          // from 0
-	come   map[int]bool // agents
-	wrong  string       // the first thing that is
-}
-
-// meet notes that an agent has come to a meeting, with what is wrong, or that it will
-// not come to any more. The caller holds mu.
-func (r *run) meet(agent, number int, wrong string) {
-	m := &r.meets
-	if number != m.number || m.come[agent] {
-		return
-	}
-	if m.come == nil {
-		m.come = map[int]bool{}
-	}
-	m.come[agent] = true
-	m.wrong = cmp.Or(m.wrong, wrong)
-	if len(m.come) < len(r.takes) {
-		return
-	}
-	n := note{Kind: noteMeet, Task: r.id, Step: m.number, Text: m.wrong}
-	*m = meeting{number: m.number + 1}
-	go r.say(n, r.takes)
-	for i := range r.ended {
-		r.meet(i, m.number, fmt.Sprintf("agent %d has ended its part", i))
-	}
 }
 
 const (
@@ -106,6 +63,7 @@ func (t *Team) Run(ctx context.Context, task Task) (*launch.Outcome, error) {
 	for _, i := range slices.Backward(r.takes) { // the first, which all others hear of, hears last
 		t.send(note{Kind: noteTask, Task: r.id, What: task.What, Dir: task.Dir}, []int{i})
 	}
+	r.begun()
 	var cause error
 	select {
 	case <-r.done:
@@ -183,7 +141,7 @@ func (t *Team) outcome(ctx context.Context, r *run) (*launch.Outcome, error) {
 // failure is why a run failed: because an agent is lost, or ctx ended, or of what its
 // agents say. One that all of its agents ended well has not.
 func (t *Team) failure(ctx context.Context, r *run) error {
-	said := r.said()
+	said := r.said(t)
 	if said == nil {
 		return nil
 	}
@@ -204,24 +162,6 @@ func (r *run) without(lost *Lost) *Lost {
 		named.Ranks = r.seats[lost.Agent]
 	}
 	return &named
-}
-
-// said is why a run failed by what its agents say. The caller holds mu.
-func (r *run) said() error {
-	var all []*ended
-	for _, i := range r.takes {
-		switch e, known := r.ended[i]; {
-		case !known || e == nil:
-			return fmt.Errorf("agent %d has not ended its part within %v", i, patienceAfter)
-		case e.Text != "":
-			all = append(all, e)
-		}
-	}
-	e, failed := launch.Cause(all, func(e *ended) int { return e.Rank }, func(e *ended) int { return e.Because })
-	if !failed {
-		return nil
-	}
-	return errors.New(e.Text)
 }
 
 // listen reads what an agent says until that ends, which is the error.

@@ -37,6 +37,9 @@ type Seat struct {
 	Shared []string `json:"-"`
 	// Carrier carries what ranks send each other by transport MPI.
 	Carrier Carrier `json:"-"`
+	// Failed, where not nil, is told why a task went wrong here, unless it did because of
+	// another agent.
+	Failed func(error) `json:"-"`
 
 	started bool // by its driver, which then is there
 }

@@ -18,6 +18,7 @@ const (
 	Sets      = 1000 // how often a thread was given a context
 	Allocated = 1001 // bytes of its memory
 	Refs      = 1002 // how often it is open
+	Peers     = 1003 // a bit for each device whose memory it was let use, since it is open
 )
 
 // Memory is how much memory a fake device has.

@@ -3,6 +3,7 @@
 package montest
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,19 +17,25 @@ import (
 )
 
 // Trouble is a library with three devices, to which nothing happens until begin is called:
-// then the first has an uncorrected error of memory and the second an Xid, and its clocks are
-// held down by heat; the third is well.
+// then the first has an uncorrected error of memory, which it reports too, and the second an
+// Xid, and its clocks are held down by heat; the third is well. What a device was not asked to
+// report no one hears of.
 func Trouble() (m *mon.Monitor, devices []gpu.Info, begin func(), err error) {
 	lib := dgxh100.New()
 	var begun atomic.Bool
-	events := make(chan nvml.EventData, 1)
+	events := make(chan nvml.EventData, 2)
+	var asked [2]atomic.Uint64 // kinds of events that the first two are to report
 	lib.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
 		return &mock.EventSet{FreeFunc: func() nvml.Return { return nvml.SUCCESS }, WaitFunc: func(ms uint32) (nvml.EventData, nvml.Return) {
-			select {
-			case e := <-events:
-				return e, nvml.SUCCESS
-			case <-time.After(time.Duration(ms) * time.Millisecond):
-				return nvml.EventData{}, nvml.ERROR_TIMEOUT
+			for end := time.After(time.Duration(ms) * time.Millisecond); ; {
+				select {
+				case e := <-events:
+					if i := slices.Index(lib.Devices[:2], e.Device); e.EventType&asked[i].Load() != 0 {
+						return e, nvml.SUCCESS
+					}
+				case <-end:
+					return nvml.EventData{}, nvml.ERROR_TIMEOUT
+				}
 			}
 		}}, nvml.SUCCESS
 	}
@@ -49,9 +56,16 @@ func Trouble() (m *mon.Monitor, devices []gpu.Info, begin func(), err error) {
 			return 1, nvml.SUCCESS
 		}
 	}
+	for i := range asked {
+		lib.Devices[i].(*server.Device).RegisterEventsFunc = func(kinds uint64, _ nvml.EventSet) nvml.Return {
+			asked[i].Store(kinds)
+			return nvml.SUCCESS
+		}
+	}
 	m, err = mon.Over(lib)
 	return m, devices, func() {
 		begun.Store(true)
+		events <- nvml.EventData{Device: lib.Devices[0], EventType: nvml.EventTypeDoubleBitEccError}
 		events <- nvml.EventData{Device: lib.Devices[1], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
 	}, err
 }

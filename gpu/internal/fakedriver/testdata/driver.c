@@ -3,8 +3,8 @@
 // called outside the context that it belongs to fails.
 //
 // Macros make variants: DEVICES, VERSION, INIT (the result of cuInit), MAJOR (of the compute
-// capability), PEERS (may access each other), SIMULATOR (the version it claims), REFUSAL (why
-// its cuInit fails).
+// capability), PEERS (may access each other), NAME, UUID (how it begins) and DOMAIN (of
+// PCI) of its devices, SIMULATOR (the version it claims), REFUSAL (why its cuInit fails).
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <pthread.h>
@@ -26,8 +26,18 @@
 #ifndef PEERS
 #define PEERS 1
 #endif
+#ifndef NAME
+#define NAME "Fake"
+#endif
+#ifndef UUID
+#define UUID ""
+#endif
+#ifndef DOMAIN
+#define DOMAIN "0000"
+#endif
 
-enum { MEMORY = 1 << 20, SETS = 1000, ALLOCATED = 1001, REFS = 1002 }; // bytes of a device; attributes that tests ask for
+enum { MEMORY = 1 << 20 }; // bytes of a device
+enum { SETS = 1000, ALLOCATED, REFS, PEERS_OF }; // attributes that tests ask for
 
 struct CUctx_st { int device, refs, generation; unsigned peers; };
 struct CUevent_st { CUcontext ctx; CUstream on; long recorded, fired; };
@@ -67,9 +77,9 @@ CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : 
 CUresult cuDriverGetVersion(int *v) { return *v = VERSION, CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *n) { return *n = devices, CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *d, int i) { return i < 0 || i >= devices ? CUDA_ERROR_INVALID_DEVICE : (*d = i, CUDA_SUCCESS); }
-CUresult cuDeviceGetName(char *s, int n, CUdevice d) { return snprintf(s, n, "Fake %d", d), CUDA_SUCCESS; }
-CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return memset(u, 0x10 + d, sizeof *u), CUDA_SUCCESS; }
-CUresult cuDeviceGetPCIBusId(char *s, int n, CUdevice d) { return snprintf(s, n, "0000:%02X:00.0", 0x1A + d), CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *s, int n, CUdevice d) { return snprintf(s, n, NAME " %d", d), CUDA_SUCCESS; }
+CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return memset(u, 0x10 + d, sizeof *u), memcpy(u, UUID, sizeof UUID - 1), CUDA_SUCCESS; }
+CUresult cuDeviceGetPCIBusId(char *s, int n, CUdevice d) { return snprintf(s, n, DOMAIN ":%02X:00.0", 0x1A + d), CUDA_SUCCESS; }
 CUresult cuDeviceTotalMem(size_t *n, CUdevice d) { return (void)d, *n = MEMORY, CUDA_SUCCESS; }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	GUARD;
@@ -81,6 +91,7 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	case SETS: *v = sets; break;
 	case ALLOCATED: *v = (int)used[d]; break;
 	case REFS: *v = primary[d].refs; break;
+	case PEERS_OF: *v = (int)primary[d].peers; break;
 	default: return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
@@ -187,13 +198,8 @@ CUresult cuStreamCreate(CUstream *s, unsigned int flags) {
 	streams = *s;
 	return CUDA_SUCCESS;
 }
-CUresult cuStreamDestroy(CUstream s) {
-	OF(s);
-	run(s, NULL, 0);
-	for (CUstream *p = &streams; *p; p = &(*p)->next)
-		if (*p == s) return *p = s->next, free(s), CUDA_SUCCESS;
-	return CUDA_ERROR_INVALID_HANDLE;
-}
+// As a real one does, it returns at once: what work is left is done later, with that of all.
+CUresult cuStreamDestroy(CUstream s) { OF(s); return s->ctx = NULL, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { OF(s); return run(s, NULL, 0), CUDA_SUCCESS; }
 CUresult cuStreamQuery(CUstream s) { OF(s); return s->first ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags) {
@@ -201,7 +207,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags) {
 	if (flags || !e) return CUDA_ERROR_INVALID_VALUE;
 	return add(s, (struct op){.kind = WAIT, .event = e, .ticket = e->recorded});
 }
-CUresult cuCtxSynchronize(void) { IN; return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize(void) { IN; return run_all(), CUDA_SUCCESS; }
 
 CUresult cuEventCreate(CUevent *e, unsigned int flags) { IN; return (void)flags, *e = calloc(1, sizeof **e), (*e)->ctx = current, CUDA_SUCCESS; }
 CUresult cuEventDestroy(CUevent e) { OF(e); return run_all(), free(e), CUDA_SUCCESS; }
