@@ -41,8 +41,9 @@ const ExitCodes = `Exit codes:
 Where several apply: 2 before anything runs, then 1, then 4, then 3. The work is
 done in a process of its own, so that its death, by lack of memory or a signal,
 is 4 too. One thing no program can help: where a process may map less than about
-a GB (ulimit -v 800000), Go's runtime ends before this program begins, with 2 and
-a line on stderr that starts with "runtime" or "fatal error".`
+1.3 GB (ulimit -v 1200000), or 1.7 GB in a build with CUDA, Go's runtime may end
+before this program begins, with 2 and a line on stderr that starts with
+"runtime" or "fatal error".`
 
 // UsageError is a mistake in flags or in the files they name.
 type UsageError struct{ Err error }
