@@ -47,8 +47,6 @@ var variants = map[string][]string{
 
 	"named":    {`NAME="lockstep simulated sm_80"`},
 	"numbered": {`UUID="lockstep-sim"`},
-	"placed":   {`DOMAIN="FFFF"`},
-	"padded":   {`DOMAIN="0000FFFF"`},
 
 	"setting": {"SIMULATOR=1", "INIT=CUDA_ERROR_INVALID_VALUE", `REFUSAL="X=7: it must be 8"`},
 	"refused": {"SIMULATOR=1", "INIT=CUDA_ERROR_OUT_OF_MEMORY", `REFUSAL="no room for 9 bytes"`},

@@ -3,8 +3,8 @@
 // called outside the context that it belongs to fails.
 //
 // Macros make variants: DEVICES, VERSION, INIT (the result of cuInit), MAJOR (of the compute
-// capability), PEERS (may access each other), NAME, UUID (how it begins) and DOMAIN (of
-// PCI) of its devices, SIMULATOR (the version it claims), REFUSAL (why its cuInit fails).
+// capability), PEERS (may access each other), NAME and UUID (how it begins) of its
+// devices, SIMULATOR (the version it claims), REFUSAL (why its cuInit fails).
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <pthread.h>
@@ -31,9 +31,6 @@
 #endif
 #ifndef UUID
 #define UUID ""
-#endif
-#ifndef DOMAIN
-#define DOMAIN "0000"
 #endif
 
 enum { MEMORY = 1 << 20 }; // bytes of a device
@@ -79,7 +76,7 @@ CUresult cuDeviceGetCount(int *n) { return *n = devices, CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *d, int i) { return i < 0 || i >= devices ? CUDA_ERROR_INVALID_DEVICE : (*d = i, CUDA_SUCCESS); }
 CUresult cuDeviceGetName(char *s, int n, CUdevice d) { return snprintf(s, n, NAME " %d", d), CUDA_SUCCESS; }
 CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return memset(u, 0x10 + d, sizeof *u), memcpy(u, UUID, sizeof UUID - 1), CUDA_SUCCESS; }
-CUresult cuDeviceGetPCIBusId(char *s, int n, CUdevice d) { return snprintf(s, n, DOMAIN ":%02X:00.0", 0x1A + d), CUDA_SUCCESS; }
+CUresult cuDeviceGetPCIBusId(char *s, int n, CUdevice d) { return snprintf(s, n, "0000:%02X:00.0", 0x1A + d), CUDA_SUCCESS; }
 CUresult cuDeviceTotalMem(size_t *n, CUdevice d) { return (void)d, *n = MEMORY, CUDA_SUCCESS; }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 	GUARD;
