@@ -134,6 +134,9 @@ func (e *Engine) Run(ctx context.Context, trials ...*Trial) error {
 			}
 			j.once.Do(func() {
 				j.history, j.err = e.make(ctx, j)
+				if j.err != nil {
+					unrefused(j.history)
+				}
 				// A launcher ends the others when one of its processes has: that one is why.
 				j.done, j.cut = true, j.err != nil && ctx.Err() != nil && e.over() == nil
 			})

@@ -294,3 +294,21 @@ func TestAway(t *testing.T) {
 		t.Errorf("%q, %v, %q", trials[3].Unfinished(), trials[3].Err(contract.Test), trials[4].Unfinished())
 	}
 }
+
+// TestRefusalsOfRunsThatEndedEarly: that a run was refused something is evidence, unless it
+// ended early, as an agent was lost: what was refused then may have been by that.
+func TestRefusalsOfRunsThatEndedEarly(t *testing.T) {
+	for _, lost := range []error{nil, errors.New("agent 1 was killed")} {
+		e := suite.Engine{Width: 1}
+		trial := plan(&e, suite.Run{Do: func(context.Context, suite.Env) (*trace.History, error) {
+			return &trace.History{Ranks: map[int][]trace.Event{0: {{Kind: trace.KindRefusal, Text: "the run is over"}, {Kind: trace.KindRefusal}, {Kind: trace.KindEnd}}}}, lost
+		}})[0]
+		if err := e.Run(t.Context(), trial); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]int{true: 3, false: 2}[lost == nil]
+		if got := trial.Evidence(nil).Histories[contract.Test].Ranks[0]; len(got) != want {
+			t.Errorf("ended by %v: %d events, want %d: %+v", lost, len(got), want, got)
+		}
+	}
+}

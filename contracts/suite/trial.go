@@ -72,6 +72,17 @@ func (t *Trial) History(role contract.Role) *trace.History {
 	return nil
 }
 
+// unrefused leaves out of a run that ended early what it says was refused: that may be
+// because the run ended.
+func unrefused(h *trace.History) {
+	if h == nil {
+		return
+	}
+	for r, events := range h.Ranks {
+		h.Ranks[r] = slices.DeleteFunc(slices.Clone(events), func(e trace.Event) bool { return e.Kind == trace.KindRefusal && e.Text != "" })
+	}
+}
+
 // Err is what ended the run of a role early.
 func (t *Trial) Err(role contract.Role) error { return t.jobs[role].err }
 
