@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-ml/lockstep/core/spec"
 	"github.com/lockstep-ml/lockstep/core/trace"
 	"github.com/lockstep-ml/lockstep/core/train"
+	"github.com/lockstep-ml/lockstep/gpu"
 )
 
 // TestMain lets the test binary be the command, or an agent of it.
@@ -249,6 +250,7 @@ func TestPlacementsThatAreNone(t *testing.T) {
 // Agents that would reach each other by different ways, or of which some have simulated
 // devices, or may not, are none of one run.
 func TestIdentity(t *testing.T) {
+	t.Setenv(gpu.Variable, "") // of whoever runs the test
 	of := func(o options) string {
 		s, err := o.identity(spec.Config{}, train.Checkpoints{})
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-ml/lockstep/cmd/internal/cli"
 	"github.com/lockstep-ml/lockstep/contracts"
+	"github.com/lockstep-ml/lockstep/gpu"
 )
 
 // Contracts hold with ranks in processes, of all that runs are: training, runs that
@@ -268,6 +269,7 @@ func TestProcessesMeet(t *testing.T) {
 // Agents that would reach each other by different ways, or of which some have simulated
 // devices, or may not, are none of one run.
 func TestIdentity(t *testing.T) {
+	t.Setenv(gpu.Variable, "") // of whoever runs the test
 	of := func(o options) string {
 		s, err := o.identity(&contracts.Options{})
 		if err != nil {
