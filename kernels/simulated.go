@@ -8,3 +8,11 @@ const SimulatedMark = "simulated"
 
 // Simulated reports whether the name of a backend has the mark.
 func Simulated(backend string) bool { return strings.Contains(backend, SimulatedMark) }
+
+// EndMark ends what is said of a simulated device: of a real one it says nothing.
+func EndMark(simulated bool) string {
+	if !simulated {
+		return ""
+	}
+	return " (" + SimulatedMark + ")"
+}

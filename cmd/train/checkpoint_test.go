@@ -167,7 +167,7 @@ func TestDivergedRunsAreMarked(t *testing.T) {
 		code, err := o.run(t.Context(), spec.Config{}, data.Text{}, p, &out, &errs, launch.Parts{}, func(context.Context, spec.Config, data.Text, launch.Parts) (*launch.Outcome, error) {
 			return &launch.Outcome{History: h}, errors.New("ranks 0 and 1 differ")
 		})
-		if code != cli.Violated || err != nil || errs.String() != "train: ranks 0 and 1 differ"+mark(simulated)+"\n" {
+		if code != cli.Violated || err != nil || errs.String() != "train: ranks 0 and 1 differ"+cli.EndMark(simulated)+"\n" {
 			t.Errorf("%d, %v, %q", code, err, errs.String())
 		}
 	}

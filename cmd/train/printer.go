@@ -62,14 +62,6 @@ type step struct {
 	Simulated bool `json:"simulated,omitempty"`
 }
 
-// mark ends what is printed of simulated devices.
-func mark(simulated bool) string {
-	if simulated {
-		return " (simulated)"
-	}
-	return ""
-}
-
 // progress prints one step; the trainer calls it in the order of steps.
 func (p *printer) progress(s train.Progress) {
 	p.close()
@@ -84,7 +76,7 @@ func (p *printer) progress(s train.Progress) {
 		if s.Skipped {
 			text += " skipped: the gradient norm is not finite"
 		}
-		fmt.Fprintln(p.out, text+mark(p.simulated))
+		fmt.Fprintln(p.out, text+cli.EndMark(p.simulated))
 	}
 	if line.Seconds = s.Elapsed.Seconds(); p.log != nil && p.err == nil {
 		p.err = writeJSON(p.log, line)
@@ -111,7 +103,7 @@ func (p *printer) speed(s train.Progress) string {
 	seconds := max(s.Elapsed.Seconds(), 1e-9)
 	done := s.Step + 1 - p.first
 	left := time.Duration(float64(s.Elapsed) / float64(done) * float64(s.Steps-s.Step-1)).Round(time.Second)
-	return fmt.Sprintf("%.0f tokens/s, %s left%s", float64(p.tokens)/seconds, left, mark(p.simulated))
+	return fmt.Sprintf("%.0f tokens/s, %s left%s", float64(p.tokens)/seconds, left, cli.EndMark(p.simulated))
 }
 
 // close removes the status line.

@@ -232,7 +232,7 @@ func (o *options) run(ctx context.Context, c spec.Config, text data.Text, p *pri
 	}
 	if err != nil {
 		if run.Err() == nil && out != nil && diverged(out.History) {
-			cli.Tell(stderr, "train", fmt.Errorf("%w%s", err, mark(p.simulated)))
+			cli.Tell(stderr, "train", fmt.Errorf("%w%s", err, cli.EndMark(p.simulated)))
 			return cli.Violated, nil
 		}
 		return cli.CannotRun, cli.Why(run, err)
@@ -285,7 +285,7 @@ func (o *options) finish(h *trace.History, last int, p *printer, stdout io.Write
 			if what == "waits" {
 				said = fmt.Sprintf("%v for the device in the second step", said)
 			}
-			fmt.Fprintf(stdout, "%s %s%s\n", what, said, mark(simulated))
+			fmt.Fprintf(stdout, "%s %s%s\n", what, said, cli.EndMark(simulated))
 		}
 	}
 	return cli.OK, nil

@@ -45,13 +45,7 @@ type Environment struct {
 // Simulated reports whether any of the runs was on simulated devices.
 func (e *Environment) Simulated() bool { return kernels.Simulated(e.Backend) }
 
-// mark ends what is said of runs on simulated devices: of a real one they say nothing.
-func (e *Environment) mark() string {
-	if !e.Simulated() {
-		return ""
-	}
-	return " (" + kernels.SimulatedMark + ")"
-}
+func (e *Environment) mark() string { return kernels.EndMark(e.Simulated()) }
 
 // Word is a verdict as the report writes it, in whatever form: of a simulated device none
 // stands without saying that it is one.

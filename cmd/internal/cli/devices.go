@@ -96,6 +96,9 @@ func (d *Devices) Kind(backend string) string {
 // Simulated reports whether the name of a backend, as a run has it, is of a simulated device.
 func Simulated(backend string) bool { return kernels.Simulated(backend) }
 
+// EndMark ends what is printed of simulated devices.
+func EndMark(simulated bool) string { return kernels.EndMark(simulated) }
+
 // chosen is the choice, where it is of devices as they are required.
 func (d *Devices) chosen() (gpu.Choice, error) {
 	c, err := d.choice()
